@@ -8,8 +8,9 @@ COPY docker/pip-install scripts/base/wheels.py /usr/local/bin/
 RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
     PIP_CONSTRAINT='' pip-install --beside onnx onnxscript onnxruntime safetensors pillow
 COPY docker/steps/as-owner /usr/local/bin/
+# Its torch asks for the user's name, which the owner of a checkout need not have in here (pytorch 140765).
 # NVIDIA's image turns off protobuf's C code, which reads a network many times faster.
-ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 PYTHONPATH=/bundle:/bundle/serving HOME=/tmp \
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 PYTHONPATH=/bundle:/bundle/serving HOME=/tmp USER=export \
     PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=upb
 # NVIDIA's entrypoint prints a banner.
 ENTRYPOINT []

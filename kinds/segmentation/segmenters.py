@@ -55,9 +55,12 @@ class Classes(nn.Module):  # type: ignore[misc]
     def __init__(self, network: Network, precision: str = "fp32") -> None:
         super().__init__()
         self.scores = Pixels(network, precision)
+        self.for_tensorrt = precision == "fp16"
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        return self.scores(pixels).argmax(dim=1).to(torch.uint8)
+        numbers = self.scores(pixels).argmax(dim=1)
+        # It makes uint8 outputs of floats alone.
+        return (numbers.float() if self.for_tensorrt else numbers).to(torch.uint8)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from scripts.base.errors import UserError
 
 QUERY = (
     "nvidia-smi",
-    "--query-gpu=index,name,compute_cap,driver_version,memory.total",
+    "--query-gpu=index,name,compute_cap,driver_version,memory.total,uuid",
     "--format=csv,noheader",
 )
 ALL = "all"
@@ -35,31 +35,38 @@ class Gpu:
     compute_capability: str
     driver: str
     memory: str
+    uuid: str = ""
 
     @property
     def kind(self) -> tuple[str, str]:
         """A plan fits every GPU of the same kind."""
         return self.name, self.compute_capability
 
+    def is_called(self, name: str) -> bool:
+        """As CUDA reads it: an index, or a UUID or its beginning."""
+        return name == self.index or (name.startswith("GPU-") and self.uuid.startswith(name))
+
 
 def parse(rows: str) -> list[Gpu]:
     """ValueError if nvidia-smi lists no GPU."""
     found = list(csv.reader(rows.splitlines(), skipinitialspace=True))
-    if not found or any(len(row) != 5 for row in found):
+    if not found or any(len(row) != 6 for row in found):
         raise ValueError(rows)
     return [Gpu(*row) for row in found]
 
 
-def choose_gpus(seen: Sequence[Gpu], wanted: str) -> list[Gpu]:
-    """The GPUs in GPUS, in that order; refused if one plan would not fit all of them."""
-    by_index = {gpu.index: gpu for gpu in seen}
-    indices = list(by_index) if wanted == ALL else wanted.split(",")
-    if missing := [index for index in indices if index not in by_index]:
-        raise UserError(
-            f"GPUS={wanted} names a GPU that this machine does not have: {missing[0]}",
-            f"this machine has {_list_names(seen)}",
-        )
-    gpus = [by_index[index] for index in indices]
+def choose_gpus(seen: Sequence[Gpu], wanted: str, setting: str = "GPUS") -> list[Gpu]:
+    """The GPUs that the setting names, by index or UUID, in that order; refused if one plan would
+    not fit all of them."""
+    gpus = list(seen) if wanted == ALL else []
+    for name in wanted.split(",") if wanted != ALL else ():
+        gpu = next((gpu for gpu in seen if gpu.is_called(name)), None)
+        if gpu is None:
+            raise UserError(
+                f"{setting}={wanted} names a GPU that this machine does not have: {name}",
+                f"this machine has {_list_names(seen)}",
+            )
+        gpus.append(gpu)
     kinds = list(dict.fromkeys(gpu.kind for gpu in gpus))
     if len(kinds) > 1:
         alike = [[gpu.index for gpu in gpus if gpu.kind == kind] for kind in kinds]

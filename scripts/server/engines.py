@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # it takes long to load what talks to Docker
 
 # The last result of each step, from a make that failed later or from `make tune`.
 CACHE = ROOT / "build" / "cache"
-TIMING_CACHE = CACHE / "timing.cache"
+TIMING_CACHES = CACHE / "timing"
 CANDIDATE = ROOT / "build" / "candidate"
 # What the result of a step takes, with its draft, for a network of 25 million weights.
 STEP_MB = 300
@@ -163,8 +163,8 @@ def _build_plan(
             "--onnx",
             made.onnx,
             *words,
-            "--timing-cache",
-            TIMING_CACHE,
+            "--timing-caches",
+            TIMING_CACHES,
             "--out",
             made.plan,
         ),

@@ -50,7 +50,8 @@ SERVED = (VERSION, SERVER, MACHINE)
 
 
 def _gpus(value: str) -> str:
-    if not re.fullmatch(r"all|\d+(,\d+)*", value):
+    one = r"(\d+|GPU-[0-9a-f-]+)"
+    if not re.fullmatch(rf"all|{one}(,{one})*", value):
         raise ValueError
     return value
 
@@ -270,8 +271,8 @@ class Gpu(Group):
     gpus = Setting(
         "all",
         _gpus,
-        "all, or numbers as in 0,1",
-        "The GPUs to serve on, by nvidia-smi's numbers: 0,1. They must be of the same model.",
+        "all, or numbers as in 0,1, or UUIDs as nvidia-smi -L shows them",
+        "The GPUs to serve on, by nvidia-smi's numbers or UUIDs. They must be of the same model.",
         SERVER,
     )
     opt_batch = whole(

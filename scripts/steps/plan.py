@@ -32,6 +32,8 @@ from scripts.base.errors import UserError, run_guarded
 TRTEXEC = ("trtexec", "/usr/src/tensorrt/bin/trtexec")
 
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
 # A tensor's type in the layer information of TensorRT 11 ("Half") and of 10.16 ("Channel major FP16
 # format where channel % 8 == 0").
 TYPED = ("Datatype", "Format/Datatype")
@@ -52,7 +54,8 @@ def gpu_seen_here() -> Gpu:
     except ValueError:
         lines = (asked.stdout + asked.stderr).strip().splitlines() or ["no message"]
         raise UserError(f"nvidia-smi sees no GPU: {lines[-1]}", "make doctor shows why") from None
-    return gpus.choose_gpus(seen, os.environ.get("CUDA_VISIBLE_DEVICES", gpus.ALL))[0]
+    visible = os.environ.get(VISIBLE, gpus.ALL)
+    return gpus.choose_gpus(seen, visible, VISIBLE)[0]
 
 
 def tensorrt_version() -> str:
@@ -112,7 +115,7 @@ def main(argv: list[str] | None = None) -> int:
     for option in shapes.OPTIONS:
         parser.add_argument(f"--{option}", help="in trtexec's syntax")
     parser.add_argument("--batch", nargs=2, type=int, metavar=("OPT", "MAX"), help="of pictures")
-    parser.add_argument("--timing-cache", type=Path, required=True)
+    parser.add_argument("--timing-caches", type=Path, required=True, help="a folder for them")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
     gpu = gpu_seen_here()
@@ -127,8 +130,15 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{options.out} fits: nothing to build")
         return 0
     print(f"- building a plan for {gpu.name}: {reason}", flush=True)
-    build(options.onnx, gpu, wanted, options.timing_cache, options.out)
+    build(options.onnx, gpu, wanted, options.timing_caches / _name_cache(wanted), options.out)
     return 0
+
+
+def _name_cache(wanted: Mapping[str, Any]) -> str:
+    """TensorRT takes times of another GPU or version without a word, and they can make a plan slow
+    or wrong (NvInfer.h)."""
+    gpu = re.sub(r"\W+", "-", wanted["GPU"]).lower()
+    return f"{wanted['TensorRT']}-{gpu}-{wanted['compute capability']}.cache"
 
 
 def build(onnx: Path, gpu: Gpu, wanted: dict[str, Any], timing_cache: Path, out: Path) -> None:

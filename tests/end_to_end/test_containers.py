@@ -190,8 +190,9 @@ def test_a_server_to_try_is_shut_in_like_the_one_that_serves(
     assert left.id == container.id
 
 
-def compose_config() -> dict[str, Any]:
-    compose = ["docker", "compose", "--env-file", os.devnull, "--profile", "*"]
+def compose_config(*names: str) -> dict[str, Any]:
+    named = [f"--file={name}" for name in names]
+    compose = ["docker", "compose", "--env-file", os.devnull, "--profile", "*", *named]
     asked = subprocess.run(
         [*compose, "config", "--format", "json"],
         cwd=ROOT,
@@ -203,8 +204,9 @@ def compose_config() -> dict[str, Any]:
     return config
 
 
-def test_every_service_is_hardened() -> None:
-    for name, service in compose_config()["services"].items():
+@pytest.mark.parametrize("names", [(), ("compose.yaml", "compose.gpu.yaml")])
+def test_every_service_is_hardened(names: tuple[str, ...]) -> None:
+    for name, service in compose_config(*names)["services"].items():
         assert service["read_only"], name
         assert service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name

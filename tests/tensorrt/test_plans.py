@@ -26,8 +26,8 @@ from tests.project import ROOT
 
 REHEARSAL = ROOT / "tests" / "rehearsal"
 
-RTX = Gpu("0", "NVIDIA GeForce RTX 4090", "8.9", "610.43.02", "24564 MiB")
-A100 = Gpu("1", "NVIDIA A100-SXM4-80GB", "8.0", "550.54.15", "81920 MiB")
+RTX = Gpu("0", "NVIDIA GeForce RTX 4090", "8.9", "610.43.02", "24564 MiB", "GPU-4a1b0c6d-11")
+A100 = Gpu("1", "NVIDIA A100-SXM4-80GB", "8.0", "550.54.15", "81920 MiB", "GPU-8932f937-21")
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def exported(folder: Path, precision: str, **how: Any) -> Path:
 def build(onnx: Path) -> dict[str, Any]:
     out = onnx.parent / "plan"
     words = ["--onnx", str(onnx), "--out", str(out)]
-    words += ["--timing-cache", str(onnx.parent / "timing.cache")]
+    words += ["--timing-caches", str(onnx.parent / "timing")]
     for option, batch in (("min", 1), ("opt", 2), ("max", 4)):
         words += [f"--{option}Shapes", f"input:{batch}x3x8x8"]
     plan.main(words)
@@ -87,6 +87,9 @@ def test_a_plan_is_built_anew_where_it_no_longer_fits(machine: Path, tmp_path: P
     assert plan.why_build(out, {}) == "no plan yet"
     fits = build(exported(tmp_path, "fp16"))["identity"]
     assert plan.why_build(out, fits) is None
+    # TensorRT would take another GPU's times without a word.
+    (times,) = (tmp_path / "timing").iterdir()
+    assert times.name == "11.1.0-nvidia-rehearsal-gpu-8.6.cache"
     changed = fits | {"TensorRT": "10.16.1", "compute capability": "9.0"}
     changes = "TensorRT: 11.1.0 -> 10.16.1; compute capability: 8.6 -> 9.0"
     assert plan.why_build(out, changed) == changes
@@ -158,7 +161,7 @@ def test_halves_are_counted(layers: list[Any], counts: tuple[int, int]) -> None:
 
 
 def test_what_is_no_list_of_gpus_is_refused() -> None:
-    (gpu,) = gpus.parse("0, NVIDIA GeForce RTX 4090, 8.9, 610.43.02, 24564 MiB\n")
+    (gpu,) = gpus.parse("0, NVIDIA GeForce RTX 4090, 8.9, 610.43.02, 24564 MiB, GPU-4a1b0c6d-11\n")
     assert gpu == RTX
     for text in ("", "No devices were found\n"):
         with pytest.raises(ValueError):
@@ -174,6 +177,11 @@ def test_gpus_are_chosen_and_must_be_alike() -> None:
     assert "GPUS=0,2 or GPUS=1" in refused.value.remedy
     with pytest.raises(UserError, match="names a GPU that this machine does not have: 3"):
         choose_gpus([RTX, twin], "0,3")
+    # As CUDA reads them, and Kubernetes may write them.
+    assert choose_gpus([RTX, A100], "GPU-8932f937-21") == [A100]
+    assert choose_gpus([RTX, A100], "GPU-4a1b") == [RTX]
+    with pytest.raises(UserError, match="CUDA_VISIBLE_DEVICES=GPU-77 names a GPU that"):
+        choose_gpus([RTX, A100], "GPU-77", "CUDA_VISIBLE_DEVICES")
 
 
 def test_what_a_release_cannot_use_is_refused() -> None:

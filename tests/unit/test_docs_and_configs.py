@@ -165,7 +165,7 @@ def test_queues_end(path: Path) -> None:
         return
     assert all(1 < each <= parsed.max_batch_size for each in batching.preferred_batch_size)
     batching.ClearField("preferred_batch_size")
-    batching.ClearField("max_queue_delay_microseconds")
+    # Nor does one wait for more: with several GPUs, Triton up to 2.71 starves (server 8870).
     assert batching == text_format.Parse(QUEUES, ModelDynamicBatching())
 
 

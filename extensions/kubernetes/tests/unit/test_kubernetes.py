@@ -142,6 +142,21 @@ def test_a_job_runs_the_steps_of_compose(name: str) -> None:
         assert settings == {"FLAVOUR": "cpu"} | {each: defaults[each] for each in BUILT_WITH}
 
 
+def test_nvidias_image_finds_its_own_packages() -> None:
+    """It has DALI by PYTHONPATH."""
+    spec = job("gpu")
+    served = (
+        each for each in spec["initContainers"] if each["image"] == "triton-bundle-server-gpu"
+    )
+    for container in served:
+        assert "PYTHONPATH" not in {each["name"] for each in container.get("env", ())}
+
+
+def test_a_rollout_needs_no_further_gpu() -> None:
+    server = one(built(SOURCE / "overlays" / "gpu"), "Deployment")
+    assert server["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+
+
 def test_a_wrong_field_would_be_found() -> None:
     server = one(built(SOURCE / "base"), "Deployment")
     server["spec"]["template"]["spec"]["containers"][0]["readOnly"] = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 
@@ -39,6 +40,21 @@ def test_pixels_are_of_torchvisions_classes(whole: Whole, tmp_path: Path) -> Non
         ]
     agreement = of_masks(masks_by_torchvision(whole, photos), found)
     assert agreement.top1_equal == len(photos) and agreement.max_difference < 0.001
+
+
+@pytest.mark.long
+def test_tensorrt_makes_uint8_of_floats(whole: Whole, tmp_path: Path) -> None:
+    """Of integers its documentation says nothing."""
+    segmenters.to_onnx(Classes(whole.network, "fp16").eval(), tmp_path / "model.onnx")
+    graph = onnx.load(tmp_path / "model.onnx").graph
+    makers = {output: node for node in graph.node for output in node.output}
+    last = makers["output"]
+    while last.op_type == "Identity":
+        last = makers[last.input[0]]
+    before = makers[last.input[0]]
+    kinds = [node.attribute[0].i for node in (before, last)]
+    assert [before.op_type, last.op_type] == ["Cast", "Cast"]
+    assert kinds == [onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8]
 
 
 def test_weights_of_the_users_own(tmp_path: Path) -> None:
