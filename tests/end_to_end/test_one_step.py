@@ -3,6 +3,7 @@ the same answers."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from bundle_client import Client, PictureRefused
 from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.pictures import Transform, to_pixels
 from bundle_serving.scores import softmax
+from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from tests.pipelines import pictures_by_pytorch
 from tests.project import Project, error_lines, picture
 
@@ -85,6 +87,18 @@ def test_one_model_is_loaded_and_reports_three_parts(one: Project) -> None:
     shown = one.made("trace", IMG="noise.jpg")
     assert re.findall(r"^step +(\w+)", shown, re.MULTILINE) == list(STEPS)
     assert "ready · " in one.made("status")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not has_libb64(), reason=f"no perf_analyzer here: {LIBB64_REMEDY}")
+def test_bench_tells_the_parts_of_the_one_step(one: Project) -> None:
+    shown = one.made("bench", "QUICK=1")
+    (report,) = re.findall(r"report: (\S+)$", shown, re.MULTILINE)
+    results = json.loads((one.path / report).with_name("results.json").read_text())
+    ensembles = (each for each in results["measurements"] if each["target"] == "ensemble")
+    for flow in (each["waterfall_ms"] for each in ensembles):
+        assert [step["name"] for step in flow["steps"]] == list(STEPS)
+        assert all(step["compute"] > 0 for step in flow["steps"])
 
 
 def test_pixels_get_scores_as_from_the_network_alone(one: Project) -> None:
