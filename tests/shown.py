@@ -14,10 +14,15 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
+
 from benchmark import compare, contenders
 from bundle_serving.address import Address
 from scripts.base import tables
 from scripts.base.findings import FAILURE, OK, WARNING, Finding
+from scripts.evaluation.figures import compute_figures
+from scripts.evaluation.scores import Answers
+from scripts.measuring import evaluation
 from scripts.measuring.compare import Change, Comparison
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.measurement import Measurement, Sample
@@ -34,6 +39,7 @@ SERVER = Address("127.0.0.1", 8000)
 MODELS = ("ensemble_python_resnet50", *STEPS)
 VERSION: Any = SimpleNamespace(
     network="mobilenet_v2",
+    evaluated=None,
     number=12,
     precision="bf16",
     pipeline=SimpleNamespace(ensemble=PIPELINE),
@@ -43,7 +49,11 @@ VERSION: Any = SimpleNamespace(
     ),
 )
 KNOWN: Any = SimpleNamespace(
-    flavour="cpu", http=SERVER, shown=(SERVER, Address("127.0.0.1", 8001)), settings_at_start=None
+    flavour="cpu",
+    http=SERVER,
+    shown=(SERVER, Address("127.0.0.1", 8001)),
+    settings_at_start=None,
+    main=PIPELINE,
 )
 EVENTS = [{"at": time.time(), "did": f"{PIPELINE} was not loaded, though it should be: loaded it"}]
 STACK: Any = SimpleNamespace(many=None, keeper_state=lambda: {"events": EVENTS})
@@ -207,8 +217,23 @@ def run(name: str, replaced: dict[str, Any]) -> None:
         command(name).main()
 
 
-SHOWN = {"bench": bench, "trace": trace, "rivals": rivals, "status": status, "models": models,
-         "history": history, "doctor": doctor, "drift": drift, "prune": prune}  # fmt: skip
+def evaluated() -> None:
+    classes = [f"bird {number}" for number in range(12)]
+    truth = np.arange(600) % 12
+    first = np.where(np.arange(600) % 7, truth, (truth + 1) % 12)
+    answers = Answers(classes, truth, first[:, None], np.full(600, 0.987))
+    original = "birds.pth in PyTorch", np.where(np.arange(600) % 9, truth, (truth + 1) % 12)
+    figures = compute_figures(
+        answers, np.full(600, 12345.6), 60.0, {"broken.jpg": "no picture"}, original
+    )
+    told = evaluation.warnings(figures, 3, "build/eval/20261126T103000Z")
+    command("eval").show(figures, told, "version 12: mobilenet_v2, weights birds.pth, bf16")
+
+
+SHOWN = {
+    "bench": bench, "eval": evaluated, "trace": trace, "rivals": rivals, "status": status,
+    "models": models, "history": history, "doctor": doctor, "drift": drift, "prune": prune,
+}  # fmt: skip
 
 
 def main(names: list[str]) -> int:

@@ -43,7 +43,7 @@ def main() -> int:
             lost or REMEDY,
         )
     console.say(f"ready · {describe_shortly(known, version)}")
-    tables.show("lrrrr", ("model", "version", "answered", "failed", "ms each"), _models(known))
+    tables.show("lrrrr", ("model", "v", "answered", "failed", "ms each"), _models(known))
     console.note(_engine(known, version))
     if version.evaluated:
         console.note(f"evaluated: {evaluations.describe(version.evaluated)}")
