@@ -12,6 +12,9 @@ that fits is left alone.
 
 from __future__ import annotations
 
+import os
+
+from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.repository import evaluations
 from scripts.server import own_main, up
@@ -26,6 +29,8 @@ def main() -> int:
         own_main.bring_up(Settings.load())
         evaluations.remember_given(pipelines.main())
         return 0
+    if any(os.environ.get(word) for word in own_main.OWN):
+        raise UserError("MODEL= names a pipeline that is there, and FROM= a new one", "omit one")
     pipeline = pipelines.find_asked_pipeline()
     if pipeline.is_main:
         up.bring_up(Settings.load())

@@ -27,8 +27,8 @@ from scripts.stacks.flavour import Stack
 from scripts.stacks.state import State
 
 # One of these, and the network is the user's own.
-OWN = ("FROM", "ONNX", "LABELS", "NAME")
-WORDS = (*OWN, "ARCH", "WEIGHTS", "SIZE", "OUTPUT", "PICTURES")
+OWN = ("FROM", "ONNX", "LABELS")
+WORDS = (*OWN, "NAME", "ARCH", "WEIGHTS", "SIZE", "OUTPUT", "PICTURES")
 # In networks/NAME: what the pipeline was made of, so that the same words mean it again.
 GIVEN = "given.json"
 
@@ -43,8 +43,9 @@ def bring_up(
         pipelines.make_main(name)
         return up.bring_up(_without_weights(settings, given), command)
     samples = agreeing.samples(arguments.load().sample)
-    with _take_in(name, given, _choose_stack) as pipeline:
-        server = up.bring_up(_without_weights(Settings.load(), given), command)
+    settings = _without_weights(settings, given)
+    with _take_in(name, given, settings, _choose_stack) as pipeline:
+        server = up.bring_up(settings, command)
         agreeing.require(pipeline, server)
         agreeing.require_shown(pipeline, server, samples)
     return server
@@ -64,7 +65,7 @@ def lay_out(stack_of: Callable[[Settings], Stack], typed: Mapping[str, str]) -> 
         pipelines.make_main(name)
         _lay_out(stack_of, settings)
         return
-    with _take_in(name, given, stack_of):
+    with _take_in(name, given, settings, stack_of):
         _lay_out(stack_of, settings)
 
 
@@ -81,7 +82,7 @@ def _choose_stack(settings: Settings) -> Stack:
 
 @contextmanager
 def _take_in(
-    name: str, given: Mapping[str, str], stack_of: Callable[[Settings], Stack]
+    name: str, given: Mapping[str, str], settings: Settings, stack_of: Callable[[Settings], Stack]
 ) -> Iterator[Pipeline]:
     """Makes it the main pipeline; if what follows fails, nothing of it is left."""
     own_pipelines.require_unused(name)
@@ -89,8 +90,8 @@ def _take_in(
     try:
         wanted = Pipeline(name, adding.recipe_of(name, given))
         own_pipelines.require_new(wanted)
-        settings = up.fill_from_version(Settings.load(), wanted, None)
-        pipeline = adding.export_and_check(wanted, settings, stack_of(settings))
+        filled = up.fill_from_version(settings, wanted, None)
+        pipeline = adding.export_and_check(wanted, filled, stack_of(filled))
         with own_pipelines.write_pipeline(pipeline, pipeline.recipe.head.format(name=name)):
             files.write(networks / GIVEN, json.dumps(given, indent=1) + "\n")
             pipelines.make_main(name)
@@ -141,8 +142,6 @@ def _require_one(name: str, settings: Settings, typed: Mapping[str, str]) -> Non
             f"MAIN={settings.main} names one main pipeline, and FROM= or LABELS= another, {name}",
             "omit one of them",
         )
-    if arguments.load().model:
-        raise UserError("MODEL= names a pipeline that is there, and FROM= a new one", "omit one")
     written = in_dotenv(DOTENV)
     if {"FROM", "ONNX"} & _list_given(typed).keys():
         for word in ("ARCH", "WEIGHTS"):

@@ -35,6 +35,7 @@ class Front:
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(options.address, options.address)
         self._http = own(Address(host, int(options.http_port)), options.admin_key_file)
         self._grpc_port = int(options.grpc_port)
+        self._shared = options.door_last  # another server may answer there
 
     async def explain_closed(self, pipeline: str) -> str | None:
         """Why nobody is answered there; None also where it is only busy."""
@@ -56,7 +57,9 @@ class Front:
         except urllib.error.HTTPError as refusal:
             told = refusal.read().decode(errors="replace")[:300]
             busy = refusal.code in BUSY and AWAY not in told and not _is_not_reached(told)
-            return None if busy else f"HTTP {refusal.code}: {told}"
+            # That one has not this pipeline.
+            others = self._shared and refusal.code == http.HTTPStatus.NOT_FOUND
+            return None if busy or others else f"HTTP {refusal.code}: {told}"
         except (OSError, ValueError, http.client.HTTPException) as fault:
             reason = getattr(fault, "reason", fault)
             return None if isinstance(reason, PASSING) else str(reason) or type(reason).__name__

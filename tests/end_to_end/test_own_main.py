@@ -18,7 +18,7 @@ import docker
 from bundle_serving.health import reason_not_to_trust
 from tests.end_to_end.test_compose import Alone
 from tests.plugin import require_docker
-from tests.project import Project, error_lines, free_ports, picture, wait_until
+from tests.project import Project, asked_meanwhile, error_lines, free_ports, picture, wait_until
 
 LABELS = [f"bird {number}" for number in range(10)]
 OTHERS = re.compile("resnet|imagenet", re.IGNORECASE)
@@ -77,6 +77,11 @@ def test_a_network_of_ones_own_is_the_main_one(fresh: Project, tmp_path: Path) -
     plain = ask_plainly(fresh, picture())
     assert plain["model"] == "birds" and plain["labels"][0]["label"] in LABELS
 
+
+@pytest.mark.long
+def test_every_command_means_the_main_one(fresh: Project, tmp_path: Path) -> None:
+    words = {"FROM": f"{tmp_path}/birds.onnx", "LABELS": f"{tmp_path}/birds.txt"}
+    fresh.made("up", **words)
     assert "up already" in fresh.made("up"), "it was named once"
     assert "up already" in fresh.made("up", **words), "the same again"
     other = draw_network(tmp_path / "other.onnx", seed=1)
@@ -84,6 +89,18 @@ def test_a_network_of_ones_own_is_the_main_one(fresh: Project, tmp_path: Path) -
     assert "version 2 is live" in fresh.made("rollout", ANYWAY="1", MAX_P99_RATIO="1000")
     assert "version 1 is live" in fresh.made("rollback", MAX_P99_RATIO="1000")
     assert "version 1 is live" in fresh.made("history")
+
+    with asked_meanwhile(lambda: fresh.readiness()) as answers:
+        said = fresh.made("up", **words | {"FROM": str(other), "NAME": "owls"})
+        assert "birds is served beside owls" in said
+    assert answers == [200], "nobody waits for another main one"
+    assert ask_plainly(fresh, picture())["model"] == "owls"
+    assert "labels" in fresh.made("classify", MODEL="birds", IMG=f"{tmp_path}/photo.jpg", JSON="1")
+    assert "owls is served beside birds" in fresh.made("up", MAIN="birds")
+    assert ask_plainly(fresh, picture())["model"] == "birds"
+    refused = fresh.make("remove-model", NAME="birds")
+    assert "birds is the main pipeline" in error_lines(refused.stderr)[0]
+    fresh.made("remove-model", NAME="owls")
 
     saved = tmp_path / "saved.tar"
     fresh.made("backup", TO=str(saved))
@@ -106,6 +123,7 @@ def test_a_network_of_ones_own_is_the_main_one(fresh: Project, tmp_path: Path) -
         ({"FROM": "{}/birds.onnx", "NAME": "video"}, "video already exists"),
         ({"FROM": "{}/birds.onnx", "MAIN": "resnet50"}, "MAIN=resnet50 names one main pipeline"),
         ({"FROM": "{}/none.onnx"}, "does not exist"),
+        ({"FROM": "{}/birds.onnx", "MODEL": "places"}, "MODEL= names a pipeline that is there"),
         ({"MAIN": "owls"}, "owls, which does not exist"),
     ],
 )

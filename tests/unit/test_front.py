@@ -9,6 +9,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -42,8 +43,8 @@ def closing(reset: bool) -> Iterator[int]:
             thread.join()
 
 
-def explain(**ports: int) -> str | None:
-    given = {"http_port": 0, "grpc_port": 0, **ports}
+def explain(**others: int) -> str | None:
+    given = {"http_port": 0, "grpc_port": 0, "door_last": False, **others}
     options = argparse.Namespace(address="127.0.0.1", admin_key_file=None, **given)
     return asyncio.run(Front(options).explain_closed("picture"))
 
@@ -53,6 +54,25 @@ def explain(**ports: int) -> str | None:
 def test_too_many_connections_are_no_reason(port: str, reset: bool) -> None:
     with closing(reset) as number:
         assert explain(**{port: number}) is None
+
+
+class OfAnother(BaseHTTPRequestHandler):
+    """The door of a server that has not this pipeline."""
+
+    def do_GET(self) -> None:
+        self.send_error(404)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_another_server_may_answer_at_a_port_that_is_shared(shared: bool) -> None:
+    with HTTPServer(("127.0.0.1", 0), OfAnother) as other:
+        threading.Thread(target=other.serve_forever).start()
+        why = explain(http_port=other.server_port, door_last=shared)
+        other.shutdown()
+    assert (why is None) == shared
 
 
 @pytest.mark.parametrize("port", ["http_port", "grpc_port"])
