@@ -1,8 +1,9 @@
-"""The results as plots. Unstable measurements are marked and have no figures."""
+"""The results as plots, in the page's colours. Unstable measurements are faded."""
 
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -22,21 +23,39 @@ from scripts.measuring.workload import NETWORK
 
 STYLE = Path(__file__).with_suffix(".mplstyle")
 
-# Distinguishable for colour-blind readers (Okabe and Ito's palette).
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-NETWORK_COLOUR = "#64748b"
-PARTS = {"queue": "#e69f00", "input": "#56b4e9", "compute": "#0072b2", "output": "#009e73"}
-OUTSIDE = "#94a3b8"
+# Lines differ in their marks and words, too, for readers who do not tell colours apart.
+COLOURS = ("#0f766e", "#c2410c", "#7c3aed", "#be185d", "#a16207", "#0369a1")
+NETWORK_COLOUR = "#566361"
+PARTS = {"queue": COLOURS[4], "input": COLOURS[5], "compute": COLOURS[0], "output": COLOURS[2]}
+OUTSIDE = "#8a9997"
+INK, SOFT, LINE = "#16201f", "#566362", "#dfe5e4"
+FADED = 0.4
 PERCENT = PercentFormatter(1, decimals=0)
-UNSTABLE: dict[str, Any] = {"marker": "x", "alpha": 0.5, "linestyle": "none"}
+UNSTABLE: dict[str, Any] = {"marker": "x", "alpha": FADED, "linestyle": "none"}
+# What is another colour on a dark screen, by the names that the report's style has for it.
+VARIABLES = {
+    INK: "ink",
+    SOFT: "soft",
+    LINE: "line",
+    OUTSIDE: "outside",
+    NETWORK_COLOUR: "network",
+    "#ffffff": "card",
+    **{colour: f"line-{number}" for number, colour in enumerate(COLOURS)},
+}
 
 
 def svg(figure: Figure) -> str:
-    """SVG to embed in a page, without the file header."""
+    """SVG to embed in a page, without the file header, in the page's own colours."""
     file = io.StringIO()
     with style.context(STYLE):
         figure.savefig(file, format="svg")
-    return file.getvalue()[file.getvalue().index("<svg") :]
+    drawn = file.getvalue()[file.getvalue().index("<svg") :]
+    return re.sub(r"(?<=: )#[0-9a-f]{6}\b", _name_colour, drawn)
+
+
+def _name_colour(found: re.Match[str]) -> str:
+    name = VARIABLES.get(found[0])
+    return f"var(--{name})" if name else found[0]
 
 
 def png(figure: Figure, path: Path) -> None:
@@ -92,7 +111,7 @@ def throughput(measurements: Sequence[Measurement]) -> Figure:
                     )
         if any(not one.stable and one.requests for one in shown):
             label = "unstable: where it lies with 95% certainty"
-            axes.plot([], [], color="#334155", label=label, **UNSTABLE)
+            axes.plot([], [], color=SOFT, label=label, **UNSTABLE)
         axes.set_xlabel("median latency, ms (left is better)")
         axes.set_ylabel("pictures per second (up is better)")
         axes.set_xlim(left=0)
@@ -141,20 +160,23 @@ def latencies(measurements: Sequence[Measurement]) -> Figure:
         axes = figure.subplots()
         for row, one in enumerate(shown):
             colour = colours[one.configuration.target.label, one.configuration.inputs.name]
-            if not one.stable:
-                _unstable_row(axes, row, one, colour)
-                continue
-            values = [one.p50.median, one.p95.median, one.p99.median]
-            axes.plot([values[0], values[-1]], [row, row], color=colour, linewidth=2, alpha=0.5)
-            for value, marker in zip(values, "o|D", strict=True):
-                axes.plot(value, row, marker, color=colour, markersize=9 if marker == "|" else 6)
+            strength = 1.0 if one.stable else FADED
+            values = [one.p50.median, one.p95.median, one.p99.median] if one.requests else [0.0]
+            ends = [values[0], values[-1]]
+            axes.plot(ends, [row, row], color=colour, linewidth=2, alpha=strength / 2)
+            for value, marker in zip(values, "o|D", strict=False):
+                size = 9 if marker == "|" else 6
+                axes.plot(value, row, marker, color=colour, markersize=size, alpha=strength)
+            words = [] if one.failure else ["  ".join(f"{value:.0f}" for value in values)]
+            words += [] if one.stable else [f"unstable: {one.why_unstable}"]
             axes.annotate(
-                "  ".join(f"{value:.0f}" for value in values),
+                "   ".join(words),
                 (values[-1], row),
                 xytext=(8, 0),
                 textcoords="offset points",
                 va="center",
                 fontsize=8,
+                color=INK if one.stable else SOFT,
             )
         axes.set_yticks(range(len(shown)), [one.configuration.name for one in shown], fontsize=9)
         axes.invert_yaxis()
@@ -164,23 +186,9 @@ def latencies(measurements: Sequence[Measurement]) -> Figure:
         axes.set_xlabel("latency, ms (left is better)")
         axes.set_title("Latency: 50 %, 95 % and 99 % of the requests were answered within", pad=26)
         for label, marker in (("p50", "o"), ("p95", "|"), ("p99", "D")):
-            axes.plot([], [], marker, color="#334155", label=label)
+            axes.plot([], [], marker, color=SOFT, label=label)
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=9, borderpad=0.2)
         return figure
-
-
-def _unstable_row(axes: Axes, row: int, one: Measurement, colour: str) -> None:
-    ends = [one.p50.low, one.p99.high]
-    axes.plot(ends, [row, row], color=colour, linestyle=":", alpha=0.5)
-    axes.annotate(
-        f"unstable: {one.why_unstable}",
-        (ends[-1], row),
-        xytext=(8, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=8,
-        color=OUTSIDE,
-    )
 
 
 def waterfall(measurements: Sequence[Measurement]) -> Figure:
@@ -199,14 +207,18 @@ def waterfall(measurements: Sequence[Measurement]) -> Figure:
             asked = one.configuration
             axes.set_title(
                 f"{asked.target.label}, {asked.inputs.name}, {asked.concurrency} at a time"
-                + (f": {one.waterfall.client:.0f} ms" if one.stable and one.waterfall else ""),
+                + (f": {one.waterfall.client:.0f} ms" if one.waterfall and not one.failure else ""),
                 fontsize=10,
             )
-            if one.stable and one.waterfall:
-                _panel(axes, one.waterfall)
+            if one.waterfall and not one.failure:
+                _panel(axes, one.waterfall, 1.0 if one.stable else FADED)
             else:
                 axes.set_axis_off()
-                axes.text(0, 0.5, f"unstable: {one.why_unstable}", color=OUTSIDE)
+            if not one.stable:
+                words = f"unstable: {one.why_unstable}"
+                axes.text(
+                    0.99, 0.95, words, color=SOFT, transform=axes.transAxes, ha="right", va="top"
+                )
         handles = [Patch(color=c) for c in (*PARTS.values(), OUTSIDE)]
         names = [*PARTS, "outside the steps"]
         figure.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=5)
@@ -214,19 +226,19 @@ def waterfall(measurements: Sequence[Measurement]) -> Figure:
         return figure
 
 
-def _panel(axes: Axes, flow: Waterfall) -> None:
+def _panel(axes: Axes, flow: Waterfall, strength: float) -> None:
     at = flow.wire
-    axes.barh(0, flow.wire, color=OUTSIDE, height=0.62)
+    axes.barh(0, flow.wire, color=OUTSIDE, height=0.62, alpha=strength)
     ends = [(flow.wire, f"{flow.wire:.1f}")]
     for row, step in enumerate(flow.steps, start=1):
         for part, colour in PARTS.items():
             length = getattr(step, part)
-            axes.barh(row, length, left=at, color=colour, height=0.62)
+            axes.barh(row, length, left=at, color=colour, height=0.62, alpha=strength)
             at += length
         batch = f", batch {step.batch:.1f}" if step.batch >= 1.05 else ""
         ends.append((at, f"{step.total:.1f}{batch}"))
     last = len(flow.steps) + 1
-    axes.barh(last, flow.overhead, left=at, color=OUTSIDE, height=0.62)
+    axes.barh(last, flow.overhead, left=at, color=OUTSIDE, height=0.62, alpha=strength)
     ends.append((at + flow.overhead, f"{flow.overhead:.1f}"))
     for row, (end, text) in enumerate(ends):
         axes.annotate(
