@@ -110,7 +110,7 @@ def tensorrt(wanted: Torchvision, seconds: float) -> Iterator[tuple[str, str]]:
     from scripts.steps.export import export
 
     with tempfile.TemporaryDirectory() as folder:
-        export(wanted, None, Path(folder) / "onnx")
+        export(wanted, Path(folder) / "onnx")
         graph = (Path(folder) / "onnx" / "model.onnx").read_bytes()
     logger = trt.Logger(trt.Logger.ERROR)
     builder = trt.Builder(logger)

@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scripts.artefacts.manifest import Manifest, Torchvision, why_export
+from scripts.artefacts.exporting import export_unless_it_fits
+from scripts.artefacts.manifest import Manifest, Torchvision
 from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError, run_guarded
@@ -33,12 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--weights", default="default", help="default, random, or a file")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
-    wanted = Torchvision(ARCH, options.weights)
-    if why_export(options.out, wanted) is None:
-        print(f"{options.out} fits: nothing to export")
-        return 0
-    export(wanted, options.out)
-    return 0
+    return export_unless_it_fits(Torchvision(ARCH, options.weights), options.out, export)
 
 
 def export(wanted: Torchvision, out: Path) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from bundle_serving.infer import Answer
+from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import Manifest, Torchvision
 from scripts.artefacts.shapes import of_pixels
 from scripts.artefacts.step import EXPORT
@@ -142,7 +143,7 @@ class Cascade(OfPictures):
         weights = str(settings.value(self.setting)) if self.setting else self.weights
         arch = self.source.removeprefix("torchvision/")
         spec = Torchvision(arch, weights, engine.export)
-        return Export(EXPORT, spec.words, spec, self.setting not in settings.given)
+        return Export(EXPORT, as_words(spec), spec, self.setting not in settings.given)
 
     def computes_in(self, settings: Settings) -> str:
         """Never int8: it needs your photos, and the small network would lose the most accuracy."""

@@ -10,34 +10,24 @@ pictures/, expected.npz (what torchvision finds in those) and manifest.json.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 from bundle_serving.agreement import Bound
 from kinds.detection.serving.agreement_of_boxes import DETECTION
 from kinds.detection.source import Detector
-from scripts.artefacts.manifest import EXPECTED, why_export
+from scripts.artefacts.exporting import run
+from scripts.artefacts.manifest import EXPECTED
 from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import run_guarded
-from scripts.steps.fine_tuned import parser
 
 ANCHORS = "anchors.npy"
 BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}
 
 
 def main(argv: list[str] | None = None) -> int:
-    taken = parser(__doc__, BOUNDS)
-    taken.add_argument("--boxes", type=json.loads, required=True, help="which boxes count")
-    options = vars(taken.parse_args(argv))
-    out = options.pop("out")
-    spec = Detector(**options)
-    if why_export(out, spec) is None:
-        print(f"{out} fits: nothing to export")
-        return 0
-    export(spec, out)
-    return 0
+    return run(Detector, export, argv, BOUNDS)
 
 
 def export(spec: Detector, out: Path) -> None:

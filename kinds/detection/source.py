@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
 
 from scripts.artefacts.manifest import NOTHING
@@ -19,10 +17,6 @@ class Detector(FineTuned):
     boxes: Mapping[str, float] = field(kw_only=True)  # which boxes count
 
     setting: ClassVar[str] = "DETECTION"
-
-    @property
-    def words(self) -> list[str | Path]:
-        return ["--boxes", json.dumps(self.boxes), *super().words]
 
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
         return {**super().identity(before), "boxes": dict(self.boxes)}

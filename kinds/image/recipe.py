@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from bundle_serving.infer import Answer
 from bundle_serving.networks import is_ir
+from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import Foreign, Torchvision, external_data, why_export
 from scripts.artefacts.shapes import of_pixels, sides
 from scripts.artefacts.step import ADOPT, EXPORT, REFERENCE, REFERENCE_TORCH
@@ -220,11 +221,7 @@ class Image(ThreeSteps, OfPictures):
 
     def export(self, settings: Settings, engine: Engine) -> Export:
         """A whole network as weights is the user's own, whatever ARCH says."""
-        labels = self.labels_file
-        words: list[str | Path] = ["--labels", labels] if labels else []
-        samples = settings.photos("SAMPLES")
-        if samples:
-            words += ["--samples", samples]
+        labels, samples = self.labels_file, settings.photos("SAMPLES")
         as_before = Settings.weights.name not in settings.given
         if self.source.endswith(WHOLE) and as_before and Settings.arch.name in settings.given:
             raise UserError(
@@ -233,10 +230,12 @@ class Image(ThreeSteps, OfPictures):
             )
         if not settings.weights.endswith(WHOLE):
             spec = Torchvision(settings.arch, settings.weights, engine.export, labels, samples)
-            return Export(EXPORT, [*words, *spec.words], spec, as_before)
+            return Export(EXPORT, as_words(spec), spec, as_before)
         network, how = Path(settings.weights), self.pictures.model_dump(mode="json")
         if is_ir(network):
             _require_for_ir(network.name, settings.precision, engine)
+        words: list[str | Path] = ["--labels", labels] if labels else []
+        words += ["--samples", samples] if samples else []
         words += ["--network", network, "--pictures", json.dumps(how)]
         words += [f"--output={self.output}"] if self.output else []
         words += ["--gives", self.gives] if self.gives else []

@@ -10,8 +10,6 @@ manifest.json. Without --categories, classes are numbered.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from bundle_serving.agreement import Bound
-from scripts.artefacts.manifest import NOTHING, Manifest, of_file, read_pins, why_export
+from scripts.artefacts.exporting import run
+from scripts.artefacts.manifest import NOTHING, Manifest, of_file, read_pins
 from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError, run_guarded
@@ -43,14 +42,6 @@ class Checkpoint:
     @property
     def is_untrained(self) -> bool:
         return self.weights == UNTRAINED
-
-    @property
-    def words(self) -> list[str | Path]:
-        """The step's arguments."""
-        weights = self.weights if self.is_untrained else Path(self.weights)
-        words = ["--source", self.source, "--weights", weights, "--precision", self.precision]
-        words += ["--classes", str(self.classes), "--pictures", json.dumps(self.pictures)]
-        return [*words, *(("--categories", self.categories) if self.categories else ())]
 
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
         weights = {"source": self.weights}
@@ -81,22 +72,7 @@ def categories_beside(weights: str) -> Path | None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--source", required=True, help="torchvision/ARCH")
-    parser.add_argument("--weights", required=True, help="a .pth.tar file, or random")
-    parser.add_argument("--classes", type=int, required=True)
-    parser.add_argument("--pictures", type=json.loads, required=True)
-    parser.add_argument("--categories", type=Path, help='lines like "/a/airfield 0"')
-    parser.add_argument("--precision", choices=BOUNDS, default="fp32")
-    parser.add_argument("--out", type=Path, required=True)
-    options = vars(parser.parse_args(argv))
-    out = options.pop("out")
-    spec = Checkpoint(**options)
-    if why_export(out, spec) is None:
-        print(f"{out} fits: nothing to export")
-        return 0
-    export(spec, out)
-    return 0
+    return run(Checkpoint, export, argv, BOUNDS)
 
 
 def export(spec: Checkpoint, out: Path) -> None:

@@ -22,11 +22,11 @@ from bundle_serving.agreement import Bound
 from bundle_serving.pictures import Transform, to_pixels
 from kinds.segmentation.serving.agreement_of_masks import SEGMENTATION, of_masks
 from kinds.segmentation.source import Segmenter
-from scripts.artefacts.manifest import EXPECTED, why_export
+from scripts.artefacts.exporting import run
+from scripts.artefacts.manifest import EXPECTED
 from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import run_guarded
-from scripts.steps.fine_tuned import parser
 
 # Of the pixels that get another class.
 BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.01)}
@@ -35,14 +35,7 @@ SIZES = ((640, 480), (320, 320), (97, 61), (375, 1000))
 
 
 def main(argv: list[str] | None = None) -> int:
-    options = vars(parser(__doc__, BOUNDS).parse_args(argv))
-    out = options.pop("out")
-    spec = Segmenter(**options)
-    if why_export(out, spec) is None:
-        print(f"{out} fits: nothing to export")
-        return 0
-    export(spec, out)
-    return 0
+    return run(Segmenter, export, argv, BOUNDS)
 
 
 def export(spec: Segmenter, out: Path) -> None:

@@ -10,8 +10,6 @@ scores) and manifest.json.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,8 @@ from bundle_serving import golden
 from bundle_serving.agreement import Agreement, Bound, compare
 from kinds.sound.serving.sounds import Hearing, to_windows
 from kinds.sound.source import Listener
-from scripts.artefacts.manifest import Manifest, why_export
+from scripts.artefacts.exporting import run
+from scripts.artefacts.manifest import Manifest
 from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
@@ -33,20 +32,7 @@ LONGER = 2.6  # times a window
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--weights", required=True, help="drawn, or a file")
-    parser.add_argument("--hearing", type=json.loads, required=True)
-    parser.add_argument("--labels", type=Path, help="one per line")
-    parser.add_argument("--precision", choices=BOUNDS, default="fp32")
-    parser.add_argument("--out", type=Path, required=True)
-    options = vars(parser.parse_args(argv))
-    out = options.pop("out")
-    spec = Listener(**options)
-    if why_export(out, spec) is None:
-        print(f"{out} fits: nothing to export")
-        return 0
-    export(spec, out)
-    return 0
+    return run(Listener, export, argv, BOUNDS)
 
 
 def export(spec: Listener, out: Path) -> None:

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from bundle_serving.infer import Answer, Question
 from kinds.sound.serving.sounds import LOG_MEL, SHARES, Hearing
 from kinds.sound.source import DRAWN, Listener
+from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import labels_beside
 from scripts.artefacts.shapes import profile
 from scripts.artefacts.step import Step
@@ -114,7 +115,7 @@ class Sound(ThreeSteps):
         weights = str(settings.value(self.setting)) if self.setting else self.weights
         labels = labels_beside(weights) if weights != DRAWN else None
         spec = Listener(weights, self.hearing.model_dump(), engine.export, labels)
-        return Export(EXPORT, spec.words, spec, self.setting not in settings.given)
+        return Export(EXPORT, as_words(spec), spec, self.setting not in settings.given)
 
     def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         """By number of sounds and of windows."""

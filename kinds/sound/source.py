@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,14 +25,6 @@ class Listener:
     hearing: Mapping[str, Any]  # the fields of kinds.sound.serving.sounds.Hearing
     precision: str = "fp32"  # or "fp16": half precision inside, for a strongly typed engine
     labels: Path | None = None  # of a file's classes
-
-    @property
-    def words(self) -> list[str | Path]:
-        """The step's arguments."""
-        weights = self.weights if self.weights == DRAWN else Path(self.weights)
-        words = ["--weights", weights, "--hearing", json.dumps(self.hearing)]
-        words += ["--precision", self.precision]
-        return [*words, *(("--labels", self.labels) if self.labels else ())]
 
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
         weights = {"source": self.weights}

@@ -9,7 +9,6 @@ and the framework's answers) and manifest.json.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bundle_serving.agreement import TABLE, Agreement, Bound, compare
+from scripts.artefacts.exporting import run
 from scripts.artefacts.manifest import (
     NOTHING,
     Manifest,
@@ -24,7 +24,6 @@ from scripts.artefacts.manifest import (
     of_file,
     of_labels,
     read_pins,
-    why_export,
 )
 from scripts.artefacts.progress import step
 from scripts.artefacts.workspace import FOREST
@@ -44,14 +43,6 @@ class Table:
     samples: Path | None = None  # rows for the check, besides those that are drawn
     forest: bool = False  # its trees too, for a GPU
 
-    @property
-    def words(self) -> list[str | Path]:
-        """The step's arguments."""
-        found: list[str | Path] = ["--source", self.source]
-        for name in ("labels", "samples"):
-            found += [f"--{name}", path] if (path := getattr(self, name)) else []
-        return found + (["--forest"] if self.forest else [])
-
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
         source = of_file(self.source, before)
         if not source:
@@ -66,19 +57,7 @@ class Table:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--source", type=Path, required=True)
-    parser.add_argument("--labels", type=Path, help="one per line; without it, the model's own")
-    parser.add_argument("--samples", type=Path, help="rows for the check, as CSV")
-    parser.add_argument("--forest", action="store_true", help="trees for a GPU too")
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args(argv)
-    spec = Table(options.source, options.labels, options.samples, options.forest)
-    if why_export(options.out, spec) is None:
-        print(f"{options.out} fits: nothing to export")
-        return 0
-    export(spec, options.out)
-    return 0
+    return run(Table, export, argv)
 
 
 def export(spec: Table, out: Path) -> None:

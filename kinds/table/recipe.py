@@ -18,6 +18,7 @@ from bundle_serving.infer import Answer, Question
 from kinds.table import rows
 from kinds.table.export import Table as Source
 from kinds.table.tensors import INPUT, OUTPUT
+from scripts.artefacts.exporting import as_words
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
@@ -120,7 +121,7 @@ class Table(Recipe):
         labels = self.path_beside(self.labels) if self.labels else None
         spec = Source(source, labels, settings.samples, forest=engine is GPU)
         as_before = Settings.weights.name not in settings.given
-        return Export(EXPORT, spec.words, spec, as_before)
+        return Export(EXPORT, as_words(spec), spec, as_before)
 
     def require(self, made: Workspace, settings: Settings, repository: Path) -> None:
         found = self.as_found(made)

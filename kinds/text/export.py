@@ -10,7 +10,6 @@ manifest.json. Installed atomically.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import sys
 from collections.abc import Mapping
@@ -21,7 +20,8 @@ from typing import Any
 from bundle_serving.agreement import Bound
 from kinds.text import sentences
 from kinds.text.sources import MINILM
-from scripts.artefacts.manifest import NOTHING, Manifest, read_pins, why_export
+from scripts.artefacts.exporting import run
+from scripts.artefacts.manifest import NOTHING, Manifest, read_pins
 from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
@@ -36,12 +36,6 @@ class Classifier:
     longest: int  # in tokens
     labels: tuple[str, ...]
     precision: str = "fp32"  # or "fp16": half precision inside, for a strongly typed engine
-
-    @property
-    def words(self) -> list[str | Path]:
-        """The step's arguments."""
-        words = ["--source", self.source, "--longest", str(self.longest)]
-        return [*words, "--labels", ",".join(self.labels), "--precision", self.precision]
 
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
         found: dict[str, Any] = {"source": self.source, "max_seq_len": self.longest}
@@ -58,20 +52,7 @@ class Classifier:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--source", required=True, help="a name on the hub, a folder, or minilm")
-    parser.add_argument("--longest", type=int, default=512, help="in tokens")
-    parser.add_argument("--labels", required=True, help="comma-separated, in the network's order")
-    parser.add_argument("--precision", choices=BOUNDS, default="fp32")
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args(argv)
-    labels = tuple(options.labels.split(","))
-    spec = Classifier(options.source, options.longest, labels, options.precision)
-    if why_export(options.out, spec) is None:
-        print(f"{options.out} fits: nothing to export")
-        return 0
-    export(spec, options.out)
-    return 0
+    return run(Classifier, export, argv, BOUNDS)
 
 
 def export(spec: Classifier, out: Path) -> None:

@@ -49,12 +49,6 @@ class Torchvision:
         return self.weights == "random"
 
     @property
-    def words(self) -> list[str | Path]:
-        """The step's arguments."""
-        weights = self.weights if self.is_keyword else Path(self.weights)
-        return ["--arch", self.arch, "--weights", weights, "--precision", self.precision]
-
-    @property
     def is_keyword(self) -> bool:
         """Whether the weights are a keyword, not a file."""
         return self.weights in ("default", "random")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import labels_beside
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
@@ -49,7 +50,7 @@ class Finds(ThreeSteps, OfPictures):
         weights = str(settings.value(self.setting)) if self.setting else self.weights
         arch = self.source.removeprefix(TORCHVISION)
         spec = kind(arch, weights, engine.export, labels_beside(weights), **more)
-        return Export(step, spec.words, spec, self.setting not in settings.given)
+        return Export(step, as_words(spec), spec, self.setting not in settings.given)
 
     def about(
         self, server: Server, asked: Sequence[str], ask: Callable[[Client, bytes, str], str]

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from bundle_serving.agreement import Bound
-from scripts.artefacts.manifest import Torchvision, why_export
+from scripts.artefacts.exporting import export_unless_it_fits
+from scripts.artefacts.manifest import Torchvision
 from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import run_guarded
@@ -38,15 +39,10 @@ def main(argv: list[str] | None = None) -> int:
     wanted = Torchvision(
         *(options.arch, options.weights, options.precision, options.labels, options.samples)
     )
-    reason = why_export(options.out, wanted)
-    if reason is None:
-        print(f"{options.out} fits: nothing to export")
-        return 0
-    export(wanted, options.samples, options.out)
-    return 0
+    return export_unless_it_fits(wanted, options.out, export)
 
 
-def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
+def export(wanted: Torchvision, out: Path) -> None:
     identity = wanted.identity()  # first, for it says what is not there
     with step(f"loading {wanted.arch}, weights {wanted.weights}"):
         from scripts.steps import checked, networks
@@ -59,7 +55,7 @@ def export(wanted: Torchvision, samples: Path | None, out: Path) -> None:
             to_onnx(model, network.transform["crop"], draft / "model.onnx")
         made = network.as_made(identity, wanted.is_untrained)
         bound = BOUNDS[wanted.precision]
-        checked.compare_and_save(draft, made, samples, networks.make_asker(original), bound)
+        checked.compare_and_save(draft, made, wanted.samples, networks.make_asker(original), bound)
 
 
 def to_onnx(model: Any, crop: int, path: Path) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,13 +27,6 @@ class FineTuned:
     @property
     def is_file(self) -> bool:
         return self.weights not in ("default", "random")
-
-    @property
-    def words(self) -> list[str | Path]:
-        """The step's arguments."""
-        weights = Path(self.weights) if self.is_file else self.weights
-        words = ["--arch", self.arch, "--weights", weights, "--precision", self.precision]
-        return [*words, *(("--labels", self.labels) if self.labels else ())]
 
     @property
     def ways_out(self) -> str:
@@ -69,14 +61,3 @@ class FineTuned:
                 "give one label per line, in the order of the training",
             )
         return named or [f"class {number}" for number in range(1, classes + 1)]
-
-
-def parser(about: str, precisions: Iterable[str]) -> argparse.ArgumentParser:
-    """Of a step that exports one."""
-    made = argparse.ArgumentParser(description=about.splitlines()[0])
-    made.add_argument("--arch", required=True)
-    made.add_argument("--weights", required=True, help="default, random, or a file")
-    made.add_argument("--labels", type=Path, help="one per line")
-    made.add_argument("--precision", choices=precisions, default="fp32")
-    made.add_argument("--out", type=Path, required=True)
-    return made

@@ -71,7 +71,7 @@ def test_half_the_bits_are_judged_on_photos_or_else_on_scenes(
     trained: Path, drawings: Path, tmp_path: Path
 ) -> None:
     onnx = tmp_path / "onnx"
-    export.export(Torchvision(DRAWN, str(trained)), None, onnx)
+    export.export(Torchvision(DRAWN, str(trained)), onnx)
     told = len(np.load(onnx / "reference.npz")["pixels"])
     decision = engine.decide(onnx, "bf16")
     assert decision["check"]["pictures"] == told + engine.MOST_PICTURES
@@ -91,7 +91,7 @@ def test_half_the_bits_are_judged_on_photos_or_else_on_scenes(
 def test_it_is_exported_and_proved_in_eight_bits(
     trained: Path, drawings: Path, tmp_path: Path
 ) -> None:
-    export.export(Torchvision(DRAWN, str(trained)), drawings, tmp_path / "onnx")
+    export.export(Torchvision(DRAWN, str(trained), samples=drawings), tmp_path / "onnx")
     made = Manifest.load(tmp_path / "onnx" / "manifest.json")
     assert made and made.onnx["classes"] == len(NAMES) and not made.untrained
     quantise.quantise(tmp_path / "onnx", drawings, 99, tmp_path / "int8")
@@ -101,7 +101,7 @@ def test_it_is_exported_and_proved_in_eight_bits(
 
 @pytest.mark.long
 def test_layers_stay_in_float32_until_int8_is_near_enough(trained: Path, tmp_path: Path) -> None:
-    export.export(Torchvision(DRAWN, str(trained)), None, tmp_path / "onnx")
+    export.export(Torchvision(DRAWN, str(trained)), tmp_path / "onnx")
     network, pixels = tmp_path / "onnx" / "model.onnx", many(40, UNSEEN)[0]
     quantiser = Quantiser(network, list(pixels), tmp_path)
     scores, out = engine.scores(network, pixels, "fp32"), tmp_path / "int8.onnx"

@@ -68,7 +68,7 @@ def test_pytorch_answers_as_its_user_has_it_answer(
     words = ["--arch", "drawn", "--weights", str(trained), "--precision", "fp32"]
     assert ask(labelled, tmp_path, *words) == ("PyTorch", expected)
     # Without its weights, what was exported of it.
-    export.export(wanted, None, tmp_path / "onnx")
+    export.export(wanted, tmp_path / "onnx")
     what, first = ask(labelled, tmp_path / "onnx")
     assert what == "the exported network in ONNX Runtime" and first == expected
 

@@ -8,7 +8,6 @@ queries is an anchor that covers the picture.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,8 @@ from kinds.detection.serving.agreement_of_boxes import (
     INDEPENDENT_DETECTION,
     compare_answers,
 )
-from scripts.artefacts.manifest import EXPECTED, why_export
+from scripts.artefacts.exporting import run
+from scripts.artefacts.manifest import EXPECTED
 from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
@@ -36,20 +36,8 @@ BOUND, READ = Bound(0.001), Bound(0.01)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--source", type=Path, required=True, help="a folder")
-    parser.add_argument("--side", type=int, required=True)
-    parser.add_argument("--threshold", type=float, required=True)
-    parser.add_argument("--samples", type=Path, help="a folder of photos for the check")
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args(argv)
-    spec = Detr(options.source, options.side, options.threshold, options.samples)
-    if why_export(options.out, spec) is None:
-        print(f"{options.out} fits: nothing to export")
-        return 0
     intake.quieten()
-    export(spec, options.out)
-    return 0
+    return run(Detr, export, argv)
 
 
 def export(spec: Detr, out: Path) -> None:

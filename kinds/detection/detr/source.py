@@ -22,13 +22,6 @@ class Detr:
     threshold: float  # a box with a score above it counts
     samples: Path | None = None  # photos for the check
 
-    @property
-    def words(self) -> list[str | Path]:
-        """The step's arguments."""
-        words: list[str | Path] = ["--source", self.folder, "--side", str(self.side)]
-        words += ["--threshold", f"{self.threshold:g}"]
-        return [*words, *(("--samples", self.samples) if self.samples else ())]
-
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
         return {
             "source": self.folder.name,

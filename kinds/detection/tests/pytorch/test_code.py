@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from kinds.detection.detr import network
-from kinds.detection.detr.source import Detr
 from scripts.base.errors import UserError
 from tests.foreign.test_code import SIDE, folder_of_code
 
 
 def test_a_detector_that_brings_code(tmp_path: Path) -> None:
+    from kinds.detection.detr import network
+    from kinds.detection.detr.source import Detr
+
     marker = tmp_path / "marker"
     folder = folder_of_code(tmp_path / "own", marker, "AutoModelForObjectDetection")
     marker.unlink(missing_ok=True)

@@ -1,0 +1,55 @@
+"""A specification and its step's arguments are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.artefacts.exporting import as_words, run
+from scripts.artefacts.manifest import NOTHING
+
+
+@dataclass(frozen=True)
+class Spec:
+    weights: str
+    how: Mapping[str, Any]
+    names: tuple[str, ...]
+    classes: int
+    threshold: float
+    precision: str = "fp32"
+    labels: Path | None = None
+    forest: bool = False
+
+    def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+        return {"weights": self.weights}
+
+
+SHORT = Spec("random", {}, ("cat",), 1, 0.5)
+LONG = Spec("/a b.pth", {"side": 2}, ("a", "b c"), 2, 0.1, "fp16", Path("/l.txt"), True)
+
+
+@pytest.mark.parametrize("spec", [SHORT, LONG])
+def test_what_is_said_is_understood(spec: Spec, tmp_path: Path) -> None:
+    said, found = [*map(str, as_words(spec)), "--out", str(tmp_path / "onnx")], []
+    assert run(Spec, lambda *each: found.append(each), said, ("fp32", "fp16")) == 0
+    assert found == [(spec, tmp_path / "onnx")]
+
+
+def test_files_are_told_from_words() -> None:
+    """For a container, which sees them elsewhere."""
+    assert as_words(SHORT)[:2] == ["--weights", "random"]
+    assert [each for each in as_words(LONG) if isinstance(each, Path)] == [
+        Path("/a b.pth"),
+        Path("/l.txt"),
+    ]
+
+
+@pytest.mark.parametrize("words", [("--precision", "int4"), ("--classes", "two")])
+def test_what_is_none_of_it_is_refused(words: tuple[str, str], tmp_path: Path) -> None:
+    said = [*map(str, as_words(SHORT)), *words, "--out", str(tmp_path)]
+    with pytest.raises(SystemExit):
+        run(Spec, lambda *_: None, said, ("fp32", "fp16"))
