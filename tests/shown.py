@@ -218,7 +218,7 @@ def run(name: str, replaced: dict[str, Any]) -> None:
 
 
 def evaluated() -> None:
-    classes = [f"bird {number}" for number in range(12)]
+    classes = [f"class number {number} of the birds" for number in range(12)]
     truth = np.arange(600) % 12
     first = np.where(np.arange(600) % 7, truth, (truth + 1) % 12)
     answers = Answers(classes, truth, first[:, None], np.full(600, 0.987))

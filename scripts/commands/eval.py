@@ -81,18 +81,9 @@ def evaluate() -> tuple[dict[str, str | int], Figures]:
 
 def show(figures: Figures, told: list[str], what: str) -> None:
     console.say(f"{figures.right.value:.1%} right · {what}")
-    columns = ("", "", "95% certain", "")
-    tables.show("lrll", columns, evaluation.figure_rows(figures))
-    columns_of_classes = (
-        "class",
-        "items",
-        "recall",
-        "certain",
-        "called so",
-        "precision",
-        "certain",
-    )
-    tables.show("lrrrrrr", columns_of_classes, evaluation.class_rows(figures))
+    tables.show("lrll", ("", "", "95% certain", ""), evaluation.figure_rows(figures))
+    columns = ("items", "recall", "certain", "called so", "precision", "certain", "class")
+    tables.show("rrrrrrl", columns, evaluation.class_rows(figures))
     for line in evaluation.confused_lines(figures):
         console.note(line)
     if figures.original:

@@ -28,7 +28,6 @@ LABELS = "labels.txt"
 MOST_ROWS, MOST_REFUSED = 15, 100
 THUMBNAIL = 224
 # A class's name, where 80 columns are all there is.
-LONGEST = 26
 CERTAIN = 0.05
 
 
@@ -61,14 +60,13 @@ def ends_of(share: Share) -> str:
 
 
 def class_rows(figures: Figures) -> Iterator[Sequence[str]]:
-    """Those with the lowest recall."""
+    """Those with the lowest recall; names may have any length, and so come last."""
     classes = worst_first(figures.classes)
     for each in classes[:MOST_ROWS]:
         recall, precision = map(_cells_or_none, (each.recall, each.precision))
-        name = each.name if len(each.name) <= LONGEST else f"{each.name[: LONGEST - 1]}…"
-        yield name, f"{each.recall.of:,}", *recall, f"{each.precision.of:,}", *precision
+        yield f"{each.recall.of:,}", *recall, f"{each.precision.of:,}", *precision, each.name
     if len(classes) > MOST_ROWS:
-        yield f"and {len(classes) - MOST_ROWS} more", *[""] * 6
+        yield *[""] * 6, f"and {len(classes) - MOST_ROWS} more"
 
 
 def _cells_or_none(share: Share) -> tuple[str, str]:

@@ -315,7 +315,7 @@ def test_the_page_and_the_tables_show_the_same(tmp_path: Path) -> None:
         "the original": "50.0%",
         "latency": "9 ms",
     }
-    assert [row[0] for row in evaluation.class_rows(figures)] == ["crow", "robin"]
+    assert [row[-1] for row in evaluation.class_rows(figures)] == ["crow", "robin"]
     assert "same answer as the original to 3 of 4" in evaluation.describe_original(figures)
     assert len(told) == 2 and "1 could not be read" in told[0]
 
