@@ -83,9 +83,7 @@ def test_names_that_are_none(name: str) -> None:
         require_a_name(name)
 
 
-@pytest.mark.parametrize(
-    "name", ["preprocessing", "places", "cascade", "mobilenet_v2", "sentiment"]
-)
+@pytest.mark.parametrize("name", ["preprocessing", *(each.name for each in pipelines.others())])
 def test_what_is_there_is_not_taken_for_something_new(name: str) -> None:
     with pytest.raises(UserError, match="already exists"):
         require_new(Pipeline(name, recipe(name, {"ARCH": "resnet18"})))

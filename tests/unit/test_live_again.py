@@ -17,7 +17,9 @@ from scripts.server import extra
 from scripts.settings.settings import DEFAULTS
 from scripts.stacks import admin_key
 
-LIVE = {"places": "places_ensemble", "cascade": "cascade"}
+# Whichever there are.
+ONE, OTHER, THIRD = pipelines.others()[:3]
+LIVE = {each.name: each.ensemble for each in (ONE, OTHER)}
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         history.add(pipelines.find_pipeline(name), history.SERVES, 1, "up")
         version = {"number": 1, "made": "", "settings": dict(DEFAULTS), "models": {}, "hashes": {}}
         files.write(tmp_path / "versions" / name / "1" / archive.RECORD, json.dumps(version))
-    history.add(pipelines.find_pipeline("sounds"), history.PUBLISHED, 1, "publish")
+    history.add(THIRD, history.PUBLISHED, 1, "publish")
     return tmp_path
 
 
@@ -48,20 +50,20 @@ def test_without_a_note_it_is_all_that_was_live(here: Path) -> None:
 
 
 def test_a_note_says_what_was_loaded_last(here: Path) -> None:
-    extra.forget("cascade")
-    assert remembered() == {"places_ensemble"}
-    extra.forget("places_ensemble")
+    extra.forget(OTHER.ensemble)
+    assert remembered() == {ONE.ensemble}
+    extra.forget(ONE.ensemble)
     assert remembered() == set()
-    extra.remember("cascade")
-    assert remembered() == {"cascade"}
+    extra.remember(OTHER.ensemble)
+    assert remembered() == {OTHER.ensemble}
 
 
 def test_the_note_of_an_earlier_bundle_is_taken_over(here: Path) -> None:
-    files.write(here / "run" / BESIDE, '["cascade", "mine"]')
-    assert remembered() == {"cascade"}
-    extra.remember("places_ensemble")
+    files.write(here / "run" / BESIDE, json.dumps([OTHER.ensemble, "mine"]))
+    assert remembered() == {OTHER.ensemble}
+    extra.remember(ONE.ensemble)
     assert not (here / "run" / BESIDE).exists()
-    expected = ["cascade", "mine", "places_ensemble"]
+    expected = sorted([OTHER.ensemble, "mine", ONE.ensemble])
     # In backups, and for a keeper whose container is started again.
     assert keeper_notes.read_loaded_beside(here / "versions") == expected
     assert keeper_notes.read_loaded_beside(here / "key") == expected
@@ -70,14 +72,14 @@ def test_the_note_of_an_earlier_bundle_is_taken_over(here: Path) -> None:
 def test_what_is_damaged_of_one_keeps_no_other_away(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files.write_bytes(here / "versions" / "places" / "1" / archive.RECORD, b"\xff")
-    assert remembered() == {"cascade"}
+    files.write_bytes(here / "versions" / ONE.name / "1" / archive.RECORD, b"\xff")
+    assert remembered() == {OTHER.ensemble}
     (line,) = capsys.readouterr().out.splitlines()
-    assert "places is left out: " in line and "make up builds the live version anew" in line
-    files.write_bytes(here / "versions" / "places" / history.NAME, b"\xff\n")
+    assert f"{ONE.name} is left out: " in line and "make up builds the live version anew" in line
+    files.write_bytes(here / "versions" / ONE.name / history.NAME, b"\xff\n")
     with pytest.raises(UserError, match="line 1, cannot be read"):
-        history.read(pipelines.find_pipeline("places"))
-    assert remembered() == {"cascade"}
+        history.read(ONE)
+    assert remembered() == {OTHER.ensemble}
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"5", b"null", b"{"])

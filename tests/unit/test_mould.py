@@ -13,7 +13,6 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from kinds.image.recipe import Image
-from scripts.artefacts.workspace import Workspace
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.intake.signature import signature
@@ -24,7 +23,7 @@ from scripts.recipes.recipe import Recipe
 from scripts.recipes.schema import load
 from scripts.recipes.templates import write
 from scripts.repository import model_folders as laying
-from scripts.settings.settings import DEFAULTS, Settings
+from scripts.settings.settings import DEFAULTS
 from tests.project import ROOT
 
 FILES = {path.stem: path for path in recipe_files()}
@@ -60,16 +59,6 @@ def test_every_config_is_one_and_names_its_model() -> None:
     for home in HOMES:
         for path in home.rglob("*.pbtxt"):
             assert configs.read(path).name == path.relative_to(home).parts[0]
-
-
-def test_programs_that_are_the_same_stay_so() -> None:
-    for one, other, file in (
-        ("postprocessing", "sounds_postprocessing", "1/model.py"),
-        ("preprocessing", "segmentation_preprocessing", "1/model.py"),
-        ("preprocessing", "segmentation_preprocessing", "warmup/mug.jpg"),
-    ):
-        there = model_folder(one) / file
-        assert there.read_bytes() == (model_folder(other) / file).read_bytes()
 
 
 def test_every_config_lets_a_rollout_serve_two_versions() -> None:
@@ -166,32 +155,6 @@ def test_keys_of_a_recipe_edit_the_copies(tmp_path: Path) -> None:
     assert list(at[PIPELINE].output[0].dims) == [17] == [recipe.class_count]
 
 
-def test_plans_take_the_shapes_that_the_recipes_say(tmp_path: Path) -> None:
-    made = Workspace(tmp_path)  # which they do not ask
-    texts, of_places, small, boxes, masks, sounds = (
-        load(FILES[name]).shapes(made, Settings(DEFAULTS))
-        for name in ("sentiment", "places", "cascade", "detection", "segmentation", "sounds")
-    )
-    assert texts == {
-        "minShapes": "INPUT_IDS:1x8,ATTENTION_MASK:1x8",
-        "optShapes": "INPUT_IDS:16x64,ATTENTION_MASK:16x64",
-        "maxShapes": "INPUT_IDS:64x512,ATTENTION_MASK:64x512",
-    }
-    assert of_places["maxShapes"] == "input_0:100x3x256x256"
-    assert small["minShapes"] == "input:1x3x224x224"
-    assert boxes["maxShapes"] == "input:64x3x320x320"
-    assert masks == {
-        "minShapes": "input:1x3x520x520",
-        "optShapes": "input:4x3x520x693",
-        "maxShapes": "input:4x3x1560x1560",
-    }
-    assert sounds == {
-        "minShapes": "LOG_MEL:1x1x64x97,SHARES:1x1",
-        "optShapes": "LOG_MEL:16x2x64x97,SHARES:16x2",
-        "maxShapes": "LOG_MEL:64x30x64x97,SHARES:64x30",
-    }
-
-
 def of_pictures(path: Path) -> Image:
     recipe = load(path)
     assert isinstance(recipe, Image)
@@ -227,7 +190,7 @@ def changed(path: Path, **changes: Any) -> Path:
         ({"colour": "red"}, "unknown key colour", "kind, models, setting, triton"),
         ({"pictures__size": 3}, "unknown key pictures.size", "resize, crop, fit, pad"),
         ({"source": None}, "source is missing", "resnet50.yaml shows it"),
-        ({"kind": "smell"}, "kind 'smell' is not known", "cascade, detection, image"),
+        ({"kind": "smell"}, "kind 'smell' is not known", "image"),
         ({"pictures__crop": "wide"}, "pictures.crop: 'wide'", "integer"),
         ({"pictures__interpolation": "cubic"}, "interpolation: 'cubic'", "'bilinear', 'bicubic'"),
         ({"pictures__mean": [1, 2]}, "pictures: ", "mean and std of rgb have 3 each"),

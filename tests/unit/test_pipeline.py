@@ -129,19 +129,6 @@ def laid_out(made: Workspace, repository: Path) -> dict[Path, str]:
     return {path: files.sha256(path) for path in sorted(repository.rglob("*")) if path.is_file()}
 
 
-def test_a_video_has_the_labels_of_the_network_that_is_live(
-    made: Workspace, repository: Path
-) -> None:
-    labels = repository / "video" / "labels.txt"
-    laid_out(made, repository)
-    assert not labels.exists()  # nothing is served of it
-    files.write(labels, "of another network\n")
-    first = pipelines.main()
-    assert model_folders.write_labels_alike(first, made, repository) == ["video"]
-    assert labels.read_text() == (repository / PIPELINE / "labels.txt").read_text()
-    assert model_folders.write_labels_alike(first, made, repository) == []
-
-
 def test_the_repository_is_laid_out_for_this_network_and_machine(
     made: Workspace, repository: Path
 ) -> None:

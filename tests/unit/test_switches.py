@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInstanceGroup
 
-from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
 from scripts.recipes import configs
-from scripts.recipes.layout import CPU, Decoding, Layout, Share
-from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.recipe import Recipe
 from scripts.recipes.schema import load
-from scripts.repository import model_folders, switches
+from scripts.repository import switches
 from tests.project import ROOT
 
 NETWORK = "resnet50_onnx"
@@ -51,21 +47,6 @@ def test_a_part_is_set_beside_the_others_and_a_list_in_place_of_the_old_one() ->
     assert (group.count, group.kind) == (3, ModelInstanceGroup.KIND_AUTO)
     assert {*after.parameters} == {*before.parameters, "mine"}
     assert after.model_warmup == before.model_warmup
-
-
-def test_what_is_switched_is_the_config_of_this_engine(tmp_path: Path) -> None:
-    """Places' network has one name on both."""
-    places = load(ROOT / "kinds" / "places" / "places.yaml")
-    network = str(places.network_model(CPU))
-    switched = places.model_copy(update={"triton": {network: {"optimization": {"priority": 1}}}})
-    repository = tmp_path / "live"
-    (tmp_path / "onnx").mkdir()
-    (tmp_path / "onnx" / "labels.txt").write_text("a place\n")
-    layout = Layout(CPU, Decoding(), Share(1, 1), Share(1, 1))
-    model_folders.furnish(repository)
-    model_folders.configure(Pipeline("places", switched), Workspace(tmp_path), layout, repository)
-    served = model_folders.config_in_use(repository, network, CPU)
-    assert served.backend == "onnxruntime" and served.optimization.priority == 1
 
 
 def test_nothing_is_set_that_no_recipe_names() -> None:

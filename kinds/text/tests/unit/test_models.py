@@ -1,0 +1,19 @@
+"""What its models are made for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scripts.artefacts.workspace import Workspace
+from scripts.recipes import pipelines
+from scripts.settings.settings import DEFAULTS, Settings
+
+
+def test_its_plan_takes_the_shapes_that_the_recipe_says(tmp_path: Path) -> None:
+    recipe = pipelines.find_pipeline("sentiment").recipe
+    shapes = recipe.shapes(Workspace(tmp_path), Settings(DEFAULTS))  # which it does not ask
+    assert shapes == {
+        "minShapes": "INPUT_IDS:1x8,ATTENTION_MASK:1x8",
+        "optShapes": "INPUT_IDS:16x64,ATTENTION_MASK:16x64",
+        "maxShapes": "INPUT_IDS:64x512,ATTENTION_MASK:64x512",
+    }
