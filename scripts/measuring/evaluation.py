@@ -27,7 +27,6 @@ LABELS = "labels.txt"
 # Of classes in a terminal, and of pictures that could not be read on the page.
 MOST_ROWS, MOST_REFUSED = 15, 100
 THUMBNAIL = 224
-# A class's name, where 80 columns are all there is.
 CERTAIN = 0.05
 
 
