@@ -43,10 +43,10 @@ help: ## List the commands of the first weeks (ALL=1: every command)
 			if (!all) print "\nThe others: make help ALL=1"}' $(MAKEFILE_LIST)
 
 demo: $(LAYER)/tools ## See it work: a network, a server, a picture, an answer
-	$(RUN) demo
+	$(RUN) serve.demo
 
 doctor: $(LAYER)/tools ## Find common problems, with the fix for each
-	$(RUN) --any-layout doctor
+	$(RUN) --any-layout serve.doctor
 
 version: ##+ Print the bundle's version
 	@sed -n 's/^__version__ = "\(.*\)".*/\1/p' client/bundle_client/__init__.py
@@ -54,57 +54,57 @@ version: ##+ Print the bundle's version
 ##@ Serve and ask
 
 up: $(LAYER)/tools ## Start the server with your network (FROM=birds.onnx LABELS=birds.txt), or ImageNet's (ARCH=, WEIGHTS=)
-	$(RUN) up
+	$(RUN) serve.up
 
 classify: $(LAYER)/tools ## Name what a picture shows: IMG=photo.jpg (TOP=5, JSON=1, MODEL=places); or MODEL=sounds SOUND=bell.wav
-	$(RUN) ask
+	$(RUN) serve.ask
 
 sentiment: export MODEL := $(or $(MODEL),sentiment)
 sentiment: $(LAYER)/tools ##+ Classify the sentiment of a text: TEXT="What a day!" (JSON=1)
-	$(RUN) ask
+	$(RUN) serve.ask
 
 ask: $(LAYER)/tools ## Ask a function of yours: MODEL=mine INPUTS='{"text": "What a day!"}' (without INPUTS: its example), or a table: IN=rows.csv
-	$(RUN) ask
+	$(RUN) serve.ask
 
 add-model: $(LAYER)/tools $(LAYER)/adopt ## Serve your own network: NAME=birds ONNX=birds.onnx LABELS=birds.txt (or ARCH=, FROM=)
-	$(RUN) add_model
+	$(RUN) serve.add_model
 
 remove-model: $(LAYER)/tools ##+ Remove a network or function that you added: NAME=birds (without NAME: list them)
-	$(RUN) remove_model
+	$(RUN) serve.remove_model
 
 models: $(LAYER)/tools ## List the models that the server knows
-	$(RUN) models
+	$(RUN) serve.models
 
 load: $(LAYER)/tools ##+ Load or reload a Triton model: TRITON_MODEL=resnet50_onnx
-	$(RUN) load
+	$(RUN) serve.load
 
 unload: $(LAYER)/tools ##+ Unload a Triton model that no pipeline needs: TRITON_MODEL=another
-	$(RUN) unload
+	$(RUN) serve.unload
 
 ##@ Versions
 
 publish: $(LAYER)/tools ## Build a new version while the live one serves (ARCH=, WEIGHTS=, PRECISION=)
-	$(RUN) publish
+	$(RUN) versions.publish
 
 rollout: $(LAYER)/tools ## Switch to it with no downtime; roll back automatically (CANARY=10, VERSION=3)
-	$(RUN) rollout
+	$(RUN) versions.rollout
 
 rollback: $(LAYER)/tools ## Return to the previous version, with no downtime
-	$(RUN) rollback
+	$(RUN) versions.rollback
 
 history: $(LAYER)/tools ##+ Show which version was live when
-	$(RUN) history
+	$(RUN) versions.history
 
 ##@ Measure
 
 eval: $(LAYER)/tools $(LAYER)/bench ## Measure how right it is on labelled data, and write a report (EVAL=val, MODEL=, JSON=1)
-	$(RUN) eval
+	$(RUN) measure.eval
 
 can-measure: $(LAYER)/tools
-	$(RUN) can_measure
+	$(RUN) measure.can_measure
 
 bench: $(LAYER)/tools $(MEASURES) ## Measure the speed and write a report (QUICK=1, MODEL=, IMAGES=, COMPARE=)
-	$(RUN) bench
+	$(RUN) measure.bench
 
 rivals: $(LAYER)/tools $(LAYER)/rivals ##+ Compare with the pipeline in Triton's examples and other servers (QUICK=1, MINUTES=5, IMAGES=, ONLY=, DRAFT=1)
 	$(PYTHON_M) benchmark.compare
@@ -113,39 +113,39 @@ torture: $(LAYER)/tools ##+ Break a separate server in every known way and check
 	$(PYTHON_M) benchmark.torture
 
 tune: $(LAYER)/tools $(MEASURES) ## Find the best settings for this machine (LATENCY_MS=50, IMAGES=, MINUTES=5)
-	$(RUN) tune
+	$(RUN) measure.tune
 
 prove: $(LAYER)/tools $(LAYER)/bench ##+ On a GPU: run everything and write a report to attach to an issue
-	$(RUN) prove
+	$(RUN) measure.prove
 
 ##@ Operate
 
 status: $(LAYER)/tools ## Show whether the server answers, and what it serves
-	$(RUN) status
+	$(RUN) operate.status
 
 keys: $(LAYER)/tools ## API keys of clients on other machines: list, ADD=ann (RATE=10 a second), REVOKE=ann
-	$(RUN) --any-layout keys
+	$(RUN) --any-layout operate.keys
 
 logs: $(LAYER)/tools ## Show the log of Triton, keeper and door: SINCE=5m (FOLLOW=1)
-	$(RUN) --any-layout logs
+	$(RUN) --any-layout operate.logs
 
 drift: $(LAYER)/tools ##+ Show how far each version's answers have moved (NEW=1: the last 1,000 are the reference)
-	$(RUN) drift
+	$(RUN) operate.drift
 
 trace: $(LAYER)/tools ##+ Show where the time of one request went: IMG=photo.jpg
-	$(RUN) trace
+	$(RUN) operate.trace
 
 down: $(LAYER)/tools ## Stop the server
-	$(RUN) --any-layout down
+	$(RUN) --any-layout serve.down
 
 images: $(LAYER)/tools ##+ Build the images of the CPU flavour (PUSH=registry.example/team: push and sign them)
-	$(RUN) images
+	$(RUN) operate.images
 
 prune: $(LAYER)/tools ##+ Show what takes room in build/, and remove what is old (YES=1, KEEP_VERSIONS=3, DAYS=7)
-	$(RUN) prune
+	$(RUN) operate.prune
 
 clean: $(LAYER)/tools ##+ Stop the server and remove everything that was built
-	$(RUN) --any-layout clean
+	$(RUN) --any-layout operate.clean
 
 ##@ Work on the bundle
 

@@ -67,8 +67,9 @@ def of_make(target: str) -> Reached | None:
         check=True,
     ).stdout
     layers = re.findall(r"scripts\.bootstrap ([\w ]+)", lines)
-    ours = r"-m (scripts\.commands) (?:--\S+ )*(\w+)(?!\S)|-m (benchmark)\.(\w+)"
-    named = r"-m scripts\.commands (?:--\S+ )*((?:kinds|extensions)\.\S+)"
+    brought = r"(?:kinds|extensions)\."
+    ours = rf"-m (scripts\.commands) (?:--\S+ )*((?!{brought})[\w.]+)(?!\S)|-m (benchmark)\.(\w+)"
+    named = rf"-m scripts\.commands (?:--\S+ )*({brought}\S+)"
     program = re.search(rf"{ours}|{named}", lines)
     installed = frozenset(" ".join(layers).split())
     if program is None:

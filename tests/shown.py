@@ -20,6 +20,7 @@ from benchmark import compare, contenders
 from bundle_serving.address import Address
 from scripts.base import tables
 from scripts.base.findings import FAILURE, OK, WARNING, Finding
+from scripts.base.paths import ROOT
 from scripts.evaluation.figures import compute_figures
 from scripts.evaluation.scores import Answers
 from scripts.measuring import evaluation
@@ -206,7 +207,8 @@ def prune() -> None:
 
 
 def command(name: str) -> Any:
-    return import_module(f"scripts.commands.{name}")
+    (path,) = (ROOT / "scripts" / "commands").glob(f"*/{name}.py")
+    return import_module(f"scripts.commands.{path.parent.name}.{name}")
 
 
 def run(name: str, replaced: dict[str, Any]) -> None:

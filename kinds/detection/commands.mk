@@ -3,4 +3,4 @@
 .PHONY: detect
 detect: export MODEL := $(or $(MODEL),detection)
 detect: $(LAYER)/tools ##+ Find what is where in a picture: IMG=street.jpg (OUT=drawn.png, TOP=5, JSON=1, MODEL=)
-	$(RUN) ask
+	$(RUN) serve.ask

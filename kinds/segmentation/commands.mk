@@ -3,4 +3,4 @@
 .PHONY: segment
 segment: export MODEL := $(or $(MODEL),segmentation)
 segment: $(LAYER)/tools ##+ Colour each class in a picture: IMG=street.jpg (OUT=coloured.png, TOP=5, JSON=1)
-	$(RUN) ask
+	$(RUN) serve.ask

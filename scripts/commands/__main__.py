@@ -1,4 +1,4 @@
-"""Runs one of the make commands: python -m scripts.commands up
+"""Runs one of the make commands: python -m scripts.commands serve.up
 
 --any-layout: it does not read versions; --any-settings: it renames those of earlier bundles.
 """
@@ -29,7 +29,8 @@ def run(options: set[str], command: str) -> int:
     # What is wrong is refused before the import, which takes some commands seconds.
     checked = run_guarded(lambda: check(options))
     # Kinds of pipelines and extensions bring theirs.
-    module = command if "." in command else f"scripts.commands.{command}"
+    brought = command.startswith(("kinds.", "extensions."))
+    module = command if brought else f"scripts.commands.{command}"
     return checked or run_guarded(lambda: int(import_module(module).main()))
 
 

@@ -1,0 +1,1 @@
+"""While it serves."""

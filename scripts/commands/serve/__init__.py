@@ -1,0 +1,1 @@
+"""To serve, and to ask."""
