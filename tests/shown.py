@@ -23,11 +23,11 @@ from scripts.base.findings import FAILURE, OK, WARNING, Finding
 from scripts.base.paths import ROOT
 from scripts.evaluation.figures import compute_figures
 from scripts.evaluation.scores import Answers
-from scripts.measuring import evaluation
 from scripts.measuring.compare import Change, Comparison
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.measurement import Measurement, Sample
 from scripts.measuring.photos import Inputs
+from scripts.measuring.report import evaluation
 from scripts.measuring.request_spans import spans
 from scripts.measuring.waterfall import Counters
 from scripts.measuring.workload import ENSEMBLE, NETWORK, TEXTBOOK, Configuration, Target

@@ -32,7 +32,7 @@ from scripts.evaluation.scores import (
     find_order,
     list_confused,
 )
-from scripts.measuring import evaluation
+from scripts.measuring.report import evaluation
 from scripts.rollout.labelled import judge_pair
 
 BIRDS = ("crow", "robin", "song thrush")

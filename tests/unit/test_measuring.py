@@ -20,21 +20,14 @@ from PIL import Image
 from bundle_serving.address import Address
 from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
-from scripts.measuring import (
-    perf_analyzer,
-    photos,
-    plots,
-    processor,
-    results,
-    shares,
-    waterfall,
-)
+from scripts.measuring import perf_analyzer, photos, processor, results, shares
 from scripts.measuring.compare import CAUSES, CIRCUMSTANCES, compare
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.division import Division, list_untrained
-from scripts.measuring.headlines import headlines
 from scripts.measuring.measurement import Measurement, Sample, compare_with
 from scripts.measuring.photos import Inputs
+from scripts.measuring.report import plots, waterfall
+from scripts.measuring.report.headlines import headlines
 from scripts.measuring.rounds import unsure
 from scripts.measuring.waterfall import Counters
 from scripts.measuring.workload import Configuration, Target, a_few, everything, side_by_side

@@ -26,20 +26,18 @@ from scripts.base.paths import ROOT
 from scripts.measuring import (
     compare,
     division,
-    headlines,
     machine,
     perf_analyzer,
     photos,
-    report,
     results,
     shares,
     subject,
-    terminal,
     workload,
 )
 from scripts.measuring.measurement import MOST_SPREAD, Measurement
 from scripts.measuring.perf_analyzer import at_hand
 from scripts.measuring.photos import Inputs
+from scripts.measuring.report import headlines, report, terminal
 from scripts.measuring.rounds import measure, seconds_each
 from scripts.measuring.subject import Subject
 from scripts.measuring.workload import Configuration, Target

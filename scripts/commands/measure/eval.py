@@ -20,7 +20,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.base.streams import all_output_on_stderr
 from scripts.evaluation.figures import Figures, as_dict
-from scripts.measuring import evaluation
+from scripts.measuring.report import evaluation
 from scripts.recipes import pipelines
 from scripts.repository import evaluations
 from scripts.repository.shared import Shared

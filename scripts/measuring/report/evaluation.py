@@ -18,9 +18,9 @@ from PIL import Image, ImageOps
 from scripts.evaluation.figures import TOP, Figures, as_dict
 from scripts.evaluation.labelled import Item
 from scripts.evaluation.scores import Answers, OfClass, Share
-from scripts.measuring import plots
-from scripts.measuring.headlines import Headline
-from scripts.measuring.report import TEMPLATE as BENCH
+from scripts.measuring.report import plots
+from scripts.measuring.report.headlines import Headline
+from scripts.measuring.report.report import TEMPLATE as BENCH
 
 TEMPLATE = Path(__file__).with_name("evaluation.html")
 LABELS = "labels.txt"

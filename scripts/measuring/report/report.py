@@ -9,11 +9,12 @@ from typing import Any
 
 import jinja2
 
-from scripts.measuring import plots, results, shares
+from scripts.measuring import results, shares
 from scripts.measuring.compare import Comparison
-from scripts.measuring.headlines import headlines, tell
 from scripts.measuring.measurement import Measurement, compare_with, name_compared
-from scripts.measuring.terminal import ratio
+from scripts.measuring.report import plots
+from scripts.measuring.report.headlines import headlines, tell
+from scripts.measuring.report.terminal import ratio
 from scripts.measuring.workload import CASCADE, ENSEMBLE
 
 TEMPLATE = Path(__file__).with_name("report.html")
