@@ -20,13 +20,13 @@ from PIL import Image
 from bundle_serving.address import Address
 from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
-from scripts.measuring import perf_analyzer, photos, processor, results, shares
+from scripts.measuring import perf_analyzer, photos, processor, results, shares, waterfall
 from scripts.measuring.compare import CAUSES, CIRCUMSTANCES, compare
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.division import Division, list_untrained
 from scripts.measuring.measurement import Measurement, Sample, compare_with
 from scripts.measuring.photos import Inputs
-from scripts.measuring.report import plots, waterfall
+from scripts.measuring.report import plots
 from scripts.measuring.report.headlines import headlines
 from scripts.measuring.rounds import unsure
 from scripts.measuring.waterfall import Counters

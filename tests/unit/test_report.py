@@ -12,8 +12,9 @@ from PIL import Image
 from scripts.evaluation.figures import compute_figures
 from scripts.evaluation.labelled import Item
 from scripts.evaluation.scores import Answers
+from scripts.measuring import results
 from scripts.measuring.compare import CAUSES, CIRCUMSTANCES
-from scripts.measuring.report import evaluation, report, results
+from scripts.measuring.report import evaluation, report
 from tests import axe
 from tests.chromium import Tab, browser
 from tests.shown import measurements
