@@ -16,6 +16,7 @@ from bundle_serving.agreement import Agreement
 from bundle_serving.infer import Answer
 from kinds.detection.detr.source import Detr
 from kinds.detection.export import ANCHORS
+from kinds.detection.mean_precision import Coco
 from kinds.detection.serving.agreement_of_boxes import INDEPENDENT_DETECTION, compare_answers
 from kinds.detection.serving.detection import BOX, EACH, INDEPENDENT, LIKELIEST
 from kinds.detection.source import Detector
@@ -163,6 +164,9 @@ class Detection(Finds):
             return boxes_as_json(shown) if as_json else boxes_as_table(shown, console.out)
 
         return self.about(server, asked, ask)
+
+    def read_apart(self, path: Path, made: Workspace) -> Coco:
+        return Coco.read(path, self.name_classes(made), self.ensemble)
 
     def judge(self, made: Workspace, answers: Sequence[Answer]) -> Agreement:
         mark = (UNTRAINED if made.manifest.untrained else "").encode()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from bundle_serving import golden
 from bundle_serving.agreement import Agreement, of_answers
 from bundle_serving.infer import Answer
+from kinds.segmentation.overlaps import Masks
 from kinds.segmentation.source import Segmenter
 from scripts.artefacts.manifest import EXPECTED
 from scripts.artefacts.shapes import profile
@@ -89,6 +91,9 @@ class Segmentation(Finds):
             return areas_as_json(shown) if as_json else areas_as_table(shown, console.out)
 
         return self.about(server, asked, ask)
+
+    def read_apart(self, path: Path, made: Workspace) -> Masks:
+        return Masks.read(path, self.name_classes(made))
 
     def judge(self, made: Workspace, answers: Sequence[Answer]) -> Agreement:
         return of_answers(golden.load(made.onnx / EXPECTED), answers)

@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -152,14 +152,21 @@ def _as_texts(row: Mapping[str, object]) -> dict[str, str]:
 def match_classes(labelled: Labelled, classes: Sequence[str], model: str) -> NDArray[np.int64]:
     """The number of each item's class: by its name, however that is written, or by its number."""
     found = _numbers({item.label for item in labelled.items}, classes)
-    if unknown := Counter(item.label for item in labelled.items if item.label not in found):
-        named = [f"{label} ({count})" for label, count in unknown.most_common()]
-        raise UserError(
-            f"EVAL has {_count(len(unknown), 'class', 'classes')} that {model} does not know: "
-            f"{_some(named)}",
-            f"call them as its labels are called ({_some(classes)}), or remove them",
-        )
+    require_known(Counter(item.label for item in labelled.items), found, classes, model)
     return np.array([found[item.label] for item in labelled.items], np.int64)
+
+
+def require_known(
+    labels: Counter[str], known: Collection[str], classes: Sequence[str], model: str
+) -> None:
+    unknown = [each for each in labels.most_common() if each[0] not in known]
+    if not unknown:
+        return
+    raise UserError(
+        f"EVAL has {_count(len(unknown), 'class', 'classes')} that {model} does not know: "
+        f"{_some([f'{label} ({count})' for label, count in unknown])}",
+        f"call them as its labels are called ({_some(classes)}), or remove them",
+    )
 
 
 def _numbers(labels: set[str], classes: Sequence[str]) -> dict[str, int]:

@@ -21,6 +21,7 @@ from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
 from scripts.evaluation.labelled import Item, Labelled
+from scripts.evaluation.measured import Apart
 from scripts.recipes import configs, folders
 from scripts.recipes.asking import Asked
 from scripts.recipes.asking import Server as Server
@@ -72,7 +73,8 @@ class Recipe(Part):
                version to the next.
     labels     read_labelled() reads labelled data for `make eval`, name_classes() says what the
                classes are called, guess() asks about one item, and ask_original() has the original
-               network asked about all of them.
+               network asked about all of them. A kind whose answers are no classes has
+               read_apart() in their place.
     """
 
     kind: str
@@ -248,6 +250,10 @@ class Recipe(Part):
             f"{self.ensemble} names no classes that labelled data could be compared with",
             "omit EVAL",
         )
+
+    def read_apart(self, path: Path, made: Workspace) -> Apart | None:
+        """Labelled data of a kind whose answers are no classes, and has figures of its own."""
+        return None
 
     def name_classes(self, made: Workspace) -> Sequence[str]:
         """In the network's order."""

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.evaluation.paired import Paired, list_losses
 from scripts.evaluation.scores import Share
@@ -19,6 +18,7 @@ from scripts.server.evaluating import Answered, Data
 from scripts.stacks.state import State
 
 NOT_PROVED = "not proved: how right it is on labelled data of yours (EVAL=folder, docs/eval.md)"
+NOT_OF_ITS_KIND = "not proved: how right it is (compare make eval before and after)"
 NOT_ON_A_SWARM = "not proved: how right it is, which a swarm's servers are not asked (make eval)"
 
 
@@ -84,5 +84,12 @@ def judge_pair(
     return Verdict(f"{what}: {'better' if found == 'better' else f'equal, within {allowed}'}", "")
 
 
-def announce_unproved(is_swarm: bool, path: Path | None) -> None:
-    console.note(NOT_ON_A_SWARM if is_swarm and path else NOT_PROVED)
+def why_unproved(path: Path | None, new: Version, is_of_many: bool) -> str:
+    """Empty if labelled data can judge it."""
+    if path is None:
+        return NOT_PROVED
+    if is_of_many:
+        return NOT_ON_A_SWARM
+    made = new.workspace
+    apart = made.onnx.is_dir() and new.pipeline.recipe.read_apart(path, made)
+    return NOT_OF_ITS_KIND if apart else ""

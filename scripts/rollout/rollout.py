@@ -19,7 +19,7 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, evaluations, history, live
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
-from scripts.rollout.labelled import Contest, announce_unproved
+from scripts.rollout.labelled import Contest, why_unproved
 from scripts.rollout.preflight import (
     ANYWAY,
     STAYS,
@@ -155,11 +155,10 @@ def switch_to(
 
 
 def _prepare_contest(up_now: Up, new: Version) -> Contest | None:
-    path, is_of_many = evaluations.find_data(new.pipeline), up_now.stack.many is not None
-    if path is None or is_of_many:
-        announce_unproved(is_of_many, path)
-        return None
-    return Contest.prepare(up_now.server, path, up_now.version, new)
+    path = evaluations.find_data(new.pipeline)
+    if why := why_unproved(path, new, up_now.stack.many is not None):
+        console.note(why)
+    return None if why or not path else Contest.prepare(up_now.server, path, up_now.version, new)
 
 
 @dataclass

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.evaluation.figures import TOP, Figures, compute_figures
 from scripts.evaluation.labelled import Item, match_classes
+from scripts.evaluation.measured import Apart, Measured
 from scripts.evaluation.scores import Answers, Share
 from scripts.recipes.asking import Asked
 from scripts.recipes.layout import CPU, GPU
@@ -32,6 +34,9 @@ from scripts.stacks.state import State
 from scripts.steps.reference import OUT
 
 TOGETHER = 4  # requests at a time
+
+T = TypeVar("T")
+Ask: TypeAlias = Callable[[Asked, Item], T]
 
 
 @dataclass(frozen=True)
@@ -77,12 +82,23 @@ def read_data(version: Version, path: Path) -> Data:
     return Data(path, labelled.items, labelled.left_out, classes, truth)
 
 
-def ask_all(server: State, version: Version, model: str, items: Sequence[Item]) -> Answered:
+@dataclass(frozen=True)
+class Run(Generic[T]):
+    """Of each item its answer, or None and why it could not be read."""
+
+    answers: list[T | None]
+    ms: NDArray[np.float64]
+    seconds: float
+    refused: dict[int, str]
+
+
+def run(
+    server: State, version: Version, model: str, items: Sequence[Item], ask_one: Ask[T]
+) -> Run[T]:
     """Several at once. An item that cannot be read is noted; any other fault ends it."""
     from bundle_client import (
         Client,
         ClientError,
-        Label,
         PictureRefused,
         SoundRefused,
         SourceError,
@@ -90,39 +106,59 @@ def ask_all(server: State, version: Version, model: str, items: Sequence[Item]) 
     )
 
     of_the_item = (PictureRefused, SoundRefused, SourceError, TextRefused)
-    recipe, side = version.pipeline.recipe, ask.server_of(server)
+    side = ask.server_of(server)
 
-    def about(item: Item) -> tuple[Sequence[Label], float, str]:
-        began = time.perf_counter()
+    def about(item: Item) -> tuple[T | None, float, str]:
+        began, answer, why = time.perf_counter(), None, ""
         try:
-            labels, why = recipe.guess(asked, item), ""
+            answer = ask_one(asked, item)
         except of_the_item as fault:
-            labels, why = (), fault.cause
-        return labels, (time.perf_counter() - began) * 1e3, why
+            why = fault.cause
+        return answer, (time.perf_counter() - began) * 1e3, why
 
-    likeliest, confidence = np.full((len(items), TOP), -1, np.int64), np.zeros(len(items))
-    ms, refused, began = np.zeros(len(items)), dict[int, str](), time.monotonic()
+    answers, ms, refused = list[T | None](), np.zeros(len(items)), dict[int, str]()
     what = f"asking {version.title or model} about {len(items):,} items, {TOGETHER} at a time"
-    most = 1
+    began = time.monotonic()
     with Client(**side.known, model=model) as client, console.waiting(what) as waiting:
         asked = Asked(side, client, model)
         pool = ThreadPoolExecutor(TOGETHER)
         try:
-            for place, (labels, took, why) in enumerate(pool.map(about, items)):
+            for place, (answer, took, why) in enumerate(pool.map(about, items)):
+                answers.append(answer)
+                ms[place] = took
                 if why:
                     refused[place] = why
-                else:
-                    numbers = [label.index for label in labels[:TOP]]
-                    likeliest[place, : len(numbers)] = numbers
-                    confidence[place], most = labels[0].probability, max(most, len(numbers))
-                ms[place] = took
                 waiting.show(f"{place + 1:,} of {len(items):,}")
         except ClientError as fault:
             raise UserError(fault.cause, fault.remedy) from None
         finally:  # Ctrl-C too: what is not asked yet is not asked any more
             pool.shutdown(wait=False, cancel_futures=True)
-    seconds = time.monotonic() - began
-    return Answered(likeliest[:, :most], confidence, ms, seconds, refused)
+    return Run(answers, ms, time.monotonic() - began, refused)
+
+
+def ask_all(server: State, version: Version, model: str, items: Sequence[Item]) -> Answered:
+    found = run(server, version, model, items, version.pipeline.recipe.guess)
+    likeliest, confidence = np.full((len(items), TOP), -1, np.int64), np.zeros(len(items))
+    most = 1
+    for place, labels in enumerate(found.answers):
+        if labels:
+            numbers = [label.index for label in labels[:TOP]]
+            likeliest[place, : len(numbers)] = numbers
+            confidence[place], most = labels[0].probability, max(most, len(numbers))
+    return Answered(likeliest[:, :most], confidence, found.ms, found.seconds, found.refused)
+
+
+def measure_apart(server: State, version: Version, data: Apart) -> Measured:
+    """Of a kind that has figures of its own."""
+
+    def ask_one(asked: Asked, item: Item) -> Any:
+        return data.ask(asked.client, asked.model, item)
+
+    found = run(server, version, version.pipeline.ensemble, data.items, ask_one)
+    if len(found.refused) == len(data.items):
+        raise UserError(f"nothing can be read ({found.refused[0]})", "name other data: EVAL=")
+    refused = {data.items[place].name: why for place, why in found.refused.items()}
+    return data.measure(found.answers, refused)
 
 
 def require_some_read(answered: Answered, data: Data) -> None:

@@ -116,7 +116,9 @@ def search(options: argparse.Namespace, items: Sequence[tuple[Path, int]]) -> di
 def climb(asked: Asked, usual: Tried, ways: Sequence[Way]) -> Tried:
     best = usual
     for way in ways:
-        found = [asked.about(guess, usual.in_order) for guess in way(best.guess.how)]
+        before = "" if best is usual else f"{best.guess.name}, "
+        guesses = [Guess(f"{before}{each.name}", each.how) for each in way(best.guess.how)]
+        found = [asked.about(guess, usual.in_order) for guess in guesses]
         best = _find_better(best, found)
     return best
 

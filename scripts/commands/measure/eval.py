@@ -14,20 +14,25 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 from scripts.base import console, files, lock, tables
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.base.streams import all_output_on_stderr
 from scripts.evaluation.figures import Figures, as_dict
+from scripts.evaluation.measured import Apart
 from scripts.measuring.report import evaluation
 from scripts.recipes import pipelines
 from scripts.repository import evaluations
+from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.server import evaluating
 from scripts.server.running import running
 from scripts.server.served import find_served_version
 from scripts.settings import arguments
+from scripts.stacks.state import State
 
 REPORTS = ROOT / "build" / "eval"
 
@@ -35,48 +40,76 @@ REPORTS = ROOT / "build" / "eval"
 def main() -> int:
     as_json = arguments.load().json
     with all_output_on_stderr() if as_json else nullcontext():
-        about, figures = evaluate()
+        found = evaluate()
     if as_json:
-        print(json.dumps({**about, **as_dict(figures)}))
+        print(json.dumps(found))
     return 0
 
 
-def evaluate() -> tuple[dict[str, str | int], Figures]:
+def evaluate() -> dict[str, Any]:
     pipeline = pipelines.find_asked_pipeline()
     path = evaluations.find_data(pipeline)
     if path is None:
         raise UserError("no labelled data given", "name a folder with one for each class: EVAL=val")
     server = running(pipeline)
     version = find_served_version(pipeline)
+    has_network = version.workspace.onnx.is_dir()
+    if has_network and (apart := pipeline.recipe.read_apart(path, version.workspace)):
+        return evaluate_apart(server, version, path, apart)
     data = evaluating.read_data(version, path)
     answered = evaluating.ask_all(server, version, pipeline.ensemble, data.items)
     evaluating.require_some_read(answered, data)
     original = evaluating.ask_original(server, version, data)
     figures = evaluating.compute(data, answered, original)
-    began = datetime.now(UTC)
-    folder = REPORTS / began.strftime("%Y%m%dT%H%M%SZ")
+    about = describe(version, path) | {"classes": len(figures.classes)}
+    folder = name_folder()
     shown = str(folder.relative_to(ROOT))
-    about: dict[str, str | int] = {
-        "title": pipeline.ensemble,
-        "version": version.number,
-        "network": version.describe(),
-        "data": path.name,
-        "classes": len(figures.classes),
-        "when": f"{began:%Y-%m-%d %H:%M} UTC",
-        "together": evaluating.TOGETHER,
-    }
     told = evaluation.warnings(figures, data.left_out, shown)
     items = [item for item, is_read in zip(data.items, answered.is_read, strict=True) if is_read]
     with lock.one_at_a_time():
         with files.whole_folder(folder) as draft:
             answers = evaluating.as_answers(data, answered)
             evaluation.write(draft, about, figures, answers, items, told)
-        shared = Shared(server.settings_at_start, pipeline)
         evaluations.remember(pipeline, path)
+        shared = Shared(server.settings_at_start, pipeline)
         evaluating.note(version, shared, path, figures.right, "eval")
     show(figures, told, f"{version.describe()}")
     console.note(f"report: {shown}/report.html")
-    return about, figures
+    return {**about, **as_dict(figures)}
+
+
+def name_folder() -> Path:
+    return REPORTS / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+
+
+def describe(version: Version, path: Path) -> dict[str, str | int]:
+    return {
+        "title": version.pipeline.ensemble,
+        "version": version.number,
+        "network": version.describe(),
+        "data": path.name,
+        "when": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "together": evaluating.TOGETHER,
+    }
+
+
+def evaluate_apart(server: State, version: Version, path: Path, data: Apart) -> dict[str, Any]:
+    """Of a kind that has figures of its own."""
+    found = evaluating.measure_apart(server, version, data)
+    results = {**describe(version, path), **found.as_dict()}
+    folder = name_folder()
+    evaluations.remember(version.pipeline, path)
+    files.write(folder / "results.json", json.dumps(results, indent=2) + "\n")
+    name, first = next(iter(found.figures.items()))
+    console.say(f"{name} {first.value:.1%} · {version.describe()}, on {found.items:,}")
+    figures = [(name, str(each)) for name, each in found.figures.items()]
+    tables.show("lr", ("", "95% certain"), figures)
+    classes = sorted(found.classes.items(), key=lambda each: each[1])
+    tables.show("lr", ("class", name), [(label, f"{value:.1%}") for label, value in classes])
+    for item, why in found.refused.items():
+        console.note(f"warning: could not be read, and is in no figure: {item} ({why})")
+    console.note(f"results: {folder.relative_to(ROOT) / 'results.json'}")
+    return results
 
 
 def show(figures: Figures, told: list[str], what: str) -> None:

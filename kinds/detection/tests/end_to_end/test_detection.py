@@ -19,11 +19,37 @@ from kinds.detection.tests.by_torchvision import (
     assert_same_boxes,
     boxes_by_torchvision,
 )
+from scripts.recipes.pictures import UNTRAINED
 from scripts.recipes.schema import load
 from tests.pipelines import of_mixed_sizes
 from tests.project import ROOT, Project, error_lines
 
 MODEL = "detection"
+
+
+def test_how_right_it_is_by_cocos_measure(with_detection: Project, tmp_path: Path) -> None:
+    """On boxes that it has found itself."""
+    photos = of_mixed_sizes(tmp_path)[:4]
+    annotations = []
+    with Client(with_detection.http) as client:
+        for number, photo in enumerate(photos):
+            for box in client.detect(photo).boxes[:3]:
+                name = box.label.removesuffix(UNTRAINED)
+                corner = [box.left, box.top, box.right - box.left, box.bottom - box.top]
+                annotations.append({"image_id": number, "category_id": name, "bbox": corner})
+    names = {str(each["category_id"]) for each in annotations}
+    content = {
+        "images": [{"id": at, "file_name": photo.name} for at, photo in enumerate(photos)],
+        "categories": [{"id": name, "name": name} for name in names],
+        "annotations": annotations,
+    }
+    (tmp_path / "val.json").write_text(json.dumps(content))
+    data = str(tmp_path / "val.json")
+    found = json.loads(with_detection.made("eval", MODEL=MODEL, EVAL=data, JSON="1"))
+    assert found["items"] == 4 and found["classes"].keys() == names
+    # Some of what else it finds, of the same classes, counts against it.
+    assert found["figures"]["mAP"]["value"] > 0.5
+    assert "mAP" in with_detection.made("eval", MODEL=MODEL)
 
 
 def test_boxes_are_those_of_torchvision(with_detection: Project, tmp_path: Path) -> None:

@@ -36,6 +36,20 @@ def test_pixels_are_of_torchvisions_classes(with_segmentation: Project, tmp_path
         }
 
 
+def test_how_right_its_masks_are(with_segmentation: Project, tmp_path: Path) -> None:
+    """On masks that it has made itself."""
+    for name in ("photos", "images", "masks"):
+        (tmp_path / name).mkdir()
+    with Client(with_segmentation.http) as client:
+        for photo in of_mixed_shapes(tmp_path / "photos")[:3]:
+            photo.rename(tmp_path / "images" / photo.name)
+            mask = client.segment(tmp_path / "images" / photo.name).mask
+            Image.fromarray(mask).save(tmp_path / "masks" / f"{photo.stem}.png")
+    words = {"MODEL": "segmentation", "EVAL": str(tmp_path)}
+    found = json.loads(with_segmentation.made("eval", **words, JSON="1"))
+    assert found["items"] == 3 and found["figures"]["mIoU"]["value"] > 0.999
+
+
 def test_what_is_refused(with_segmentation: Project, tmp_path: Path) -> None:
     Image.new("RGB", (50, 200)).save(tmp_path / "strip.png")
     with Client(with_segmentation.http) as client:
