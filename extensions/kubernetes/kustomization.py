@@ -38,6 +38,8 @@ BUILT_WITH = (
     *("OPT_BATCH", "CORES", "PREPROCESS_INSTANCES", "PREPROCESS_THREADS"),
     *("NETWORK_INSTANCES", "NETWORK_THREADS"),
 )
+# Where a job sees the claim.
+CLAIM = "build/"
 # Beside the live repository on S3.
 FOR_PODS = "kubernetes"
 UNITS = {"k": "Ki", "m": "Mi", "g": "Gi"}
@@ -66,16 +68,25 @@ def write(settings: Settings, registry: str) -> Path:
             generators.append(_secret("s3", secrets, {"credentials": key}))
         written = _overlay(reached, registry, elsewhere, generators, plain=not shown.certificate)
         files.write(target / "kustomization.yaml", yaml.safe_dump(written, sort_keys=False))
-        if not elsewhere and pipelines.main_name() == pipelines.DEFAULT:
+        if not elsewhere and has_job(settings):
             (target / "job").mkdir()
             job = yaml.safe_dump(_job(settings, registry), sort_keys=False)
             files.write(target / "job" / "kustomization.yaml", job)
     return TARGET
 
 
+def has_job(settings: Settings) -> bool:
+    """A network of the user's own lies on the claim, or is built here."""
+    if settings.flavour == "gpu" or not settings.from_:
+        return pipelines.main_name() == pipelines.DEFAULT
+    return settings.from_.startswith(CLAIM)
+
+
 def _job(settings: Settings, registry: str) -> dict[str, Any]:
     """What fills the claim."""
     on_gpu = settings.flavour == "gpu"
+    if settings.from_ and not on_gpu:
+        return _job_of_own(settings, registry)
     images = ("export-gpu", "layout", "server-gpu") if on_gpu else ("export", "layout", "server")
     built_with = (*BUILT_WITH, "POSTPROCESS") if on_gpu else BUILT_WITH
     return {
@@ -86,6 +97,32 @@ def _job(settings: Settings, registry: str) -> dict[str, Any]:
         "configMapGenerator": [
             _merge_patch(f"{SERVICE}-build", {n: settings[n] for n in built_with})
         ],
+    }
+
+
+def _job_of_own(settings: Settings, registry: str) -> dict[str, Any]:
+    """In place of export and engine, the server's image takes the network in and lays it out."""
+    words = {name: settings[name] for name in ("FROM", "LABELS", "NAME", "PICTURES")}
+    steps = "/spec/template/spec/initContainers"
+    take_in = ["python3", "-m", "scripts.commands.take_in"]
+    patch = [
+        {"op": "remove", "path": f"{steps}/1"},
+        {"op": "replace", "path": f"{steps}/1/command", "value": take_in},
+    ]
+    return {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": ["../../../deploy/kubernetes/jobs/cpu"],
+        "images": [_image(registry, service) for service in ("layout", "server")],
+        "configMapGenerator": [
+            _merge_patch(
+                f"{SERVICE}-build",
+                {name: settings[name] for name in BUILT_WITH if name not in ("ARCH", "WEIGHTS")}
+                | {"ARCH": "", "WEIGHTS": "", "OWN": f"{CLAIM}own", "REPOSITORY": ""}
+                | words,
+            )
+        ],
+        "patches": [{"target": {"kind": "Job"}, "patch": yaml.safe_dump(patch, sort_keys=False)}],
     }
 
 
@@ -116,7 +153,8 @@ def _overlay(
     memory = quantity(settings.gpu_memory if on_gpu else stack.memory_limit)
     of_the_door = () if on_gpu else (*names(DOOR), "CACHE_MB", "BIND")
     environment = {name: settings[name] for name in of_the_door}
-    environment[main_pipeline.VARIABLE] = pipelines.main().ensemble
+    # On a volume it is noted in the repository, by the job too.
+    environment[main_pipeline.VARIABLE] = pipelines.main().ensemble if elsewhere else ""
     patches = [
         *_reaching(environment.get(ENDPOINT, ""), with_dns=elsewhere is not None),
         _replace_patch("Deployment", f"{CONTAINER}/resources/requests/memory", memory),

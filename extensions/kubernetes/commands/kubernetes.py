@@ -32,5 +32,8 @@ def main() -> int:
     if (ROOT / folder / "job").is_dir():
         console.note(f"fills the claim: kubectl apply --kustomize {folder}/job")
     elif not place.find(settings):
-        console.note("no job builds a pipeline of yours: copy build/live into the claim, as live")
+        console.note(
+            "no job builds what lies here: copy build/live into the claim, as live; "
+            "or copy the file there, and name it: FROM=build/birds.onnx"
+        )
     return 0

@@ -455,6 +455,24 @@ def test_pods_read_a_copy_that_never_changes(
     assert all(name.startswith("s3://bucket/models/live-kubernetes/") for name in names)
 
 
+def test_a_job_takes_in_a_network_that_lies_on_the_claim(target: Path, tmp_path: Path) -> None:
+    given = {"FROM": "build/birds.onnx", "LABELS": "build/birds.txt", "INSECURE": "1"}
+    kustomization.write(Settings.load(given, tmp_path / ".env"), REGISTRY)
+    objects, job = built(target), built(target / "job")
+    for each in (*objects, *job):
+        kubernetes_validate.validate(each, "{}.{}".format(*NEWEST[-1]), strict=True)
+    spec, words = one(job, "Job")["spec"]["template"]["spec"], one(job, "ConfigMap")["data"]
+    _, first = spec["initContainers"]
+    assert first["command"] == ["python3", "-m", "scripts.commands.take_in"]
+    assert first["image"] == f"{REGISTRY}/triton-bundle-server:{__version__}"
+    assert given.items() - {("INSECURE", "1")} <= words.items() and words["OWN"] == "build/own"
+    # Which one that is, the pods read from the repository.
+    assert one(objects, "ConfigMap")["data"]["MAIN_PIPELINE"] == ""
+
+    kustomization.write(Settings.load(given | {"FROM": "birds.onnx"}, tmp_path / ".env"), REGISTRY)
+    assert not (target / "job").exists()
+
+
 @pytest.mark.parametrize(("flavour", "insecure"), [("", ""), ("", "1"), ("gpu", "1")])
 def test_the_command_writes_an_overlay_with_these_settings(
     flavour: str, insecure: str, target: Path, tmp_path: Path
