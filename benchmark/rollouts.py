@@ -68,7 +68,7 @@ def clients(http: str, grpc: str, count: int, pause: float = 0, **how: Any) -> I
 
 def command(name: str, **settings: str) -> None:
     done = subprocess.run(
-        [str(PYTHON), "-m", "scripts.commands", name],
+        [str(PYTHON), "-m", "scripts.commands", f"versions.{name}"],
         cwd=ROOT,
         env=os.environ | {"MAX_P99_RATIO": "100"} | settings,
     )

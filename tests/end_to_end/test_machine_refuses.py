@@ -125,7 +125,7 @@ def test_nothing_is_written_to_a_read_only_tree(machine: Machine) -> None:
 @pytest.mark.parametrize("files", [12, pytest.param(6, marks=RARE), pytest.param(24, marks=RARE)])
 def test_no_files_can_be_opened(machine: Machine, files: int) -> None:
     limit = ("prlimit", f"--nofile={files}", str(ROOT / ".venv/bin/python"))
-    for command in ("up", "history", "prune"):
+    for command in ("serve.up", "versions.history", "operate.prune"):
         done = machine.inside(*limit, "-m", "scripts.commands", command)
         if done.returncode:  # what opens few files works
             assert "ulimit" in one_line(done), command

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.recipes.schema import load
 from tests.project import ROOT, Project, find_brought, picture, run
 
 # The main pipeline's, and what others borrow from it.
@@ -25,7 +26,8 @@ LEAD_THERE = "*.md"
 def test_the_rest_does_without(folder: str, tmp_path: Path, exported: Path) -> None:
     project = Project.copy(tmp_path / "rest", FLAVOUR="local")
     commands = list_commands(project.path / folder / "commands.mk")
-    shutil.rmtree(project.path / folder)
+    for path in [project.path / folder, *find_models(project, folder)]:
+        shutil.rmtree(path)
     for words in (["init", "-q"], ["add", "-A"]):
         run("git", "-C", str(project.path), *words)
     # Else .venv, which is this checkout's, would bring its server and client.
@@ -44,6 +46,14 @@ def test_the_rest_does_without(folder: str, tmp_path: Path, exported: Path) -> N
         assert project.made("classify", IMG=str(photo))
     finally:
         project.end()
+
+
+def find_models(project: Project, folder: str) -> list[Path]:
+    """Those of its model folders that are not in it."""
+    recipes = (load(path) for path in (ROOT / folder).glob("*.yaml"))
+    names = (name for recipe in recipes for name in recipe.model_names.values())
+    own = (project.path / "model_repository" / name for name in names)
+    return [path for path in own if path.is_dir()]
 
 
 def list_commands(makefile: Path) -> list[str]:

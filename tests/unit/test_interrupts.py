@@ -105,7 +105,7 @@ def test_sigterm_leaves_no_temporary_server(tmp_path: Path) -> None:
         os.kill(server, 0)
 
 
-HELD_BACK = ("scripts.commands status", "scripts.steps.gate --help", "bundle_client --help")
+HELD_BACK = ("scripts.commands operate.status", "scripts.steps.gate --help", "bundle_client --help")
 NOT_HELD_BACK = ("bundle_keeper --help", "bundle_door --help")
 IMPORT = "import time:"  # how Python begins the line that it writes after each
 

@@ -396,7 +396,7 @@ runpy.run_module("scripts.commands", run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("command", ["bench", "tune"])
+@pytest.mark.parametrize("command", ["measure.bench", "measure.tune"])
 def test_what_measuring_needs_is_missed_before_anything_takes_its_time(
     tmp_path: Path, command: str
 ) -> None:
