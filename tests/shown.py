@@ -143,7 +143,7 @@ def status() -> None:
         "scripts.server.served.find_served_version": lambda: VERSION,
         "scripts.stacks.flavour.stack": lambda *_: STACK,
         "scripts.server.healthy.unhealthy_reason": lambda *_: None,
-        "scripts.server.triton_api.get": lambda _, path="": told[path],
+        "scripts.server.triton.triton_api.get": lambda _, path="": told[path],
         "scripts.repository.live.describe_network": lambda name, _: f"{name}, serving mobilenet_v2",
     })  # fmt: skip
 
@@ -193,7 +193,7 @@ def drift() -> None:
     known = SimpleNamespace(flavour="cpu", http=SERVER, require_one_server=lambda: None)
     run("drift", {
         "scripts.stacks.state.load": lambda: known,
-        "scripts.server.triton_api.get": lambda *_: told,
+        "scripts.server.triton.triton_api.get": lambda *_: told,
         "scripts.repository.live.describe_network": lambda name, _: f"{name}, serving mobilenet_v2",
     })  # fmt: skip
 

@@ -20,7 +20,8 @@ from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import GPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import own_pipelines
-from scripts.server import engines, removal, up
+from scripts.server import engines, up
+from scripts.server.own import removal
 from scripts.server.running import running_server
 from scripts.stacks import flavour
 from scripts.stacks.state import State

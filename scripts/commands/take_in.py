@@ -18,7 +18,7 @@ from scripts.artefacts.step import Step
 from scripts.base.errors import AlreadyReported, UserError, run_guarded
 from scripts.base.paths import ROOT
 from scripts.repository import sources
-from scripts.server import own_main
+from scripts.server.own import own_main
 from scripts.stacks.local import LocalStack
 
 LABELS = "labels.txt"

@@ -20,7 +20,7 @@ from scripts.measuring.subject import Subject
 from scripts.measuring.workload import Target
 from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
-from scripts.server import triton_api, triton_grpc
+from scripts.server.triton import triton_api, triton_grpc
 from scripts.stacks.state import State
 
 UNTRAINED = {"source": "random"}

@@ -17,8 +17,8 @@ from scripts.artefacts.manifest import read_pins
 from scripts.base.errors import UserError
 from scripts.measuring.perf_analyzer import PerfAnalyzer
 from scripts.recipes.pipelines import Pipeline
-from scripts.server import triton_api
 from scripts.server.served import find_served_version
+from scripts.server.triton import triton_api
 from scripts.settings.settings import SERVED, names
 from scripts.stacks.state import State
 

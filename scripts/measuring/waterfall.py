@@ -7,7 +7,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from bundle_serving.address import Address
-from scripts.server import triton_api
+from scripts.server.triton import triton_api
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from bundle_serving.address import Address
 from scripts.measuring.photos import Inputs
-from scripts.server import triton_api
+from scripts.server.triton import triton_api
 
 ENSEMBLE, NETWORK, TEXTBOOK = "ensemble", "bare network", "textbook pipeline"
 CASCADE = "cascade"

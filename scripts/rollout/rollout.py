@@ -32,9 +32,9 @@ from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Switch
 from scripts.rollout.verdict import FEW, Agreement, Figures, is_undecided, objection
 from scripts.server import engines, layouts, served, up
-from scripts.server.control import Control
 from scripts.server.evaluating import Answered
 from scripts.server.recover import recover
+from scripts.server.triton.control import Control
 from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state

@@ -21,8 +21,8 @@ from scripts.recipes.layout import Engine
 from scripts.repository import live, model_folders
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
-from scripts.server.control import Control, pin_steps, serving_both
 from scripts.server.recover import as_committed, candidate_of
+from scripts.server.triton.control import Control, pin_steps, serving_both
 
 
 @dataclass

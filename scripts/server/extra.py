@@ -16,8 +16,9 @@ from scripts.recipes.layout import Layout
 from scripts.repository import archive, live
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
-from scripts.server import layouts, loading, own_models
+from scripts.server import layouts, own_models
 from scripts.server.served import serving
+from scripts.server.triton import loading
 from scripts.stacks import admin_key
 from scripts.stacks.state import State
 

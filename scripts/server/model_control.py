@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scripts.base.errors import UserError
-from scripts.server import triton_api
 from scripts.server.served import find_served_version
+from scripts.server.triton import triton_api
 from scripts.settings import arguments
 from scripts.stacks import state
 from scripts.stacks.state import State

@@ -13,7 +13,7 @@ from scripts.repository import history, live, model_folders
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.server import engines
-from scripts.server.control import Control
+from scripts.server.triton.control import Control
 from scripts.stacks import flavour
 from scripts.stacks.state import State
 

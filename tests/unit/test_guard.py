@@ -11,7 +11,7 @@ from bundle_serving import guard
 from bundle_serving.address import Address
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.server import loading, triton_api
+from scripts.server.triton import loading, triton_api
 from scripts.stacks import admin_key
 
 

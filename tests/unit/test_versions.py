@@ -20,7 +20,7 @@ from scripts.repository.history import BEGINS, PUBLISHED, REMOVED, SERVES, STAYE
 from scripts.rollout.preflight import require_same_shapes, require_trained
 from scripts.rollout.stream import Answer
 from scripts.rollout.verdict import Agreement, Figures, is_undecided, objection
-from scripts.server.control import pin_steps, serving_both
+from scripts.server.triton.control import pin_steps, serving_both
 from scripts.settings import arguments
 from scripts.settings.settings import DEFAULTS
 

@@ -13,7 +13,7 @@ from bundle_serving.exposure import is_loopback
 from extensions.swarm.settings import replicas
 from extensions.swarm.stack import SwarmStack
 from scripts.base import lock
-from scripts.server import own_main
+from scripts.server.own import own_main
 from scripts.settings.settings import Settings
 
 

@@ -13,7 +13,7 @@ from bundle_serving.address import Address
 from scripts.base import console, tables
 from scripts.base.errors import UserError
 from scripts.repository import live
-from scripts.server import triton_api
+from scripts.server.triton import triton_api
 from scripts.settings import arguments
 from scripts.stacks import state
 

@@ -17,9 +17,10 @@ from scripts.base import console, tables
 from scripts.base.errors import UserError
 from scripts.repository import evaluations, live
 from scripts.repository.archive import Version
-from scripts.server import known_flaws, triton_api
+from scripts.server import known_flaws
 from scripts.server.healthy import unhealthy_reason
 from scripts.server.served import find_served_version
+from scripts.server.triton import triton_api
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 

@@ -28,7 +28,8 @@ from scripts.base.paths import ROOT
 from scripts.recipes import folders
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import evaluations, own_pipelines
-from scripts.server import adding, agreeing, ask, removal, up
+from scripts.server import agreeing, ask, up
+from scripts.server.own import adding, removal
 from scripts.server.running import running_server
 from scripts.settings import arguments
 from scripts.stacks import flavour

@@ -11,7 +11,8 @@ from scripts.base import console
 from scripts.recipes import pipelines
 from scripts.repository import live
 from scripts.repository.shared import Shared
-from scripts.server import engines, extra, loading, model_control, own_models
+from scripts.server import engines, extra, model_control, own_models
+from scripts.server.triton import loading
 from scripts.settings import arguments
 from scripts.stacks import flavour
 

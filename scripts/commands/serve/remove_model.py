@@ -13,7 +13,7 @@ from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import own_pipelines
 from scripts.repository.shared import Shared
-from scripts.server import removal
+from scripts.server.own import removal
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks import state

@@ -10,7 +10,8 @@ import time
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.repository import live
-from scripts.server import extra, loading, model_control
+from scripts.server import extra, model_control
+from scripts.server.triton import loading
 from scripts.stacks import flavour
 from scripts.stacks.state import State
 

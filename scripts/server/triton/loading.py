@@ -56,7 +56,7 @@ def _ask(address: Address | str, what: str, limit: float) -> Iterator[tuple[Any,
     # A fifth of a second to import, and a server that starts often has nothing more to load.
     from tritonclient.utils import InferenceServerException
 
-    from scripts.server import triton_grpc
+    from scripts.server.triton import triton_grpc
 
     client = triton_grpc.client(address)
     try:

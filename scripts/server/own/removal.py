@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from scripts.recipes.pipelines import Pipeline
-from scripts.server import extra, loading
+from scripts.server import extra
+from scripts.server.triton import loading
 from scripts.stacks import flavour
 from scripts.stacks.state import State
 

@@ -12,7 +12,7 @@ from bundle_serving.address import Address
 from bundle_serving.messages import ModelConfig
 from scripts.base import interrupts
 from scripts.base.errors import UserError
-from scripts.server import loading
+from scripts.server.triton import loading
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.recipe import Recipe
 from scripts.repository import archive, custom, sources
-from scripts.server import engines, guessing
+from scripts.server import engines
+from scripts.server.own import guessing
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks.flavour import Stack

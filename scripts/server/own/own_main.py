@@ -18,7 +18,8 @@ from scripts.base.paths import DOTENV
 from scripts.recipes import folders, pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import layout_number, own_pipelines, place
-from scripts.server import adding, agreeing, laying_out, up
+from scripts.server import agreeing, laying_out, up
+from scripts.server.own import adding
 from scripts.server.served import serving
 from scripts.settings import arguments
 from scripts.settings.settings import Settings, in_dotenv

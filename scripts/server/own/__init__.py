@@ -1,0 +1,1 @@
+"""Networks of the user's: taken in, made the main one, removed."""
