@@ -46,10 +46,15 @@ def remember(pipeline: Pipeline, data: Path) -> None:
     files.write(archive.home(pipeline) / NAME, json.dumps({"data": str(data)}) + "\n")
 
 
+def require_given() -> None:
+    """That what EVAL= names is there, before anything is started."""
+    given = arguments.load().eval_
+    if given not in ("", WITHOUT) and not absolute(given).exists():
+        raise UserError(f"there is no labelled data at {absolute(given)}", "name it: EVAL=folder")
+
+
 def remember_given(pipeline: Pipeline) -> None:
     if arguments.load().eval_ and (data := find_data(pipeline)):
-        if not data.exists():
-            raise UserError(f"there is no labelled data at {data}", "name it: EVAL=folder")
         remember(pipeline, data)
 
 

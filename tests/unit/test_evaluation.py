@@ -33,6 +33,8 @@ from scripts.evaluation.scores import (
     list_confused,
 )
 from scripts.measuring.report import evaluation
+from scripts.recipes.pipelines import Pipeline
+from scripts.repository import archive, evaluations
 from scripts.rollout.labelled import judge_pair
 
 BIRDS = ("crow", "robin", "song thrush")
@@ -289,6 +291,32 @@ def test_the_classes_that_lost_are_named() -> None:
     first = np.array([1, 1, 1, 1, 0, 1], bool)
     second = np.array([1, 0, 0, 0, 1, 1], bool)
     assert list_losses(truth, first, second, BIRDS) == ["crow 3 -> 1 of 3"]
+
+
+def test_what_belongs_to_a_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "HERE", tmp_path / "versions")
+    birds = Pipeline("birds", tmp_path / "birds.yaml")
+    assert evaluations.find_data(birds) is None
+    monkeypatch.setenv("EVAL", str(tmp_path / "val"))
+    with pytest.raises(UserError, match="no labelled data at"):
+        evaluations.require_given()
+    (tmp_path / "val").mkdir()
+    evaluations.require_given()
+    evaluations.remember_given(birds)
+    for given, found in {
+        "": tmp_path / "val",
+        "none": None,
+        "other": Path("other").resolve(),
+    }.items():
+        monkeypatch.setenv("EVAL", given)
+        assert evaluations.find_data(birds) == found
+    monkeypatch.setenv("EVAL", "")
+    (tmp_path / "val").rmdir()
+    with pytest.raises(UserError, match="is gone"):
+        evaluations.find_data(birds)
+    (tmp_path / "versions" / "birds" / evaluations.NAME).write_text("{}")
+    with pytest.raises(UserError, match="cannot be read"):
+        evaluations.find_data(birds)
 
 
 def test_the_page_and_the_tables_show_the_same(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ PICTURE = ROOT / "build" / "mug.jpg"
 
 
 def main() -> int:
+    evaluations.require_given()
     name = arguments.load().name
     own_pipelines.require_a_name(name)
     own_pipelines.require_unused(name)

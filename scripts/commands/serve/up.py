@@ -26,6 +26,7 @@ from scripts.stacks import state
 
 
 def main() -> int:
+    evaluations.require_given()
     if not arguments.load().model:
         own_main.bring_up(Settings.load())
         evaluations.remember_given(pipelines.main())

@@ -78,7 +78,7 @@ def _try_each(
 
 def _tell(found: Mapping[str, Any], data: str, labels: Sequence[str], name: str) -> list[str]:
     of, best = found["of"], found["best"]
-    ways = sorted(found["tried"].items(), key=lambda way: -way[1])[:SHOWN]
+    ways = sorted(found["tried"].items(), key=lambda way: (-way[1], len(way[0])))[:SHOWN]
     said = [f"{way}: {count / of:.0%} right" for way, count in ways]
     lines = [f"pictures, on {of} of {data}: as usual: {found['usual'] / of:.0%} right; "]
     lines[0] += "; ".join(said)
