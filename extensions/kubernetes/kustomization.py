@@ -11,7 +11,8 @@ from typing import Any
 import yaml
 
 from bundle_client import __version__
-from bundle_door import certificate, prepare
+from bundle_door import prepare
+from bundle_door.access import certificate
 from bundle_serving import main_pipeline
 from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
 from bundle_serving.traces import ENDPOINT, Collector

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from bundle_door import key_file
-from bundle_door.key_file import Client
+from bundle_door.access import key_file
+from bundle_door.access.key_file import Client
 from bundle_door.watching.measures import SECONDS, number
 from extensions.monitoring import dashboards
 from extensions.monitoring.settings import alertmanager_port, prometheus_port

@@ -6,7 +6,8 @@ import socket
 import ssl
 from pathlib import Path
 
-from bundle_door import certificate, prepare
+from bundle_door import prepare
+from bundle_door.access import certificate
 from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY
 from scripts.base import console, files
 from scripts.base.errors import UserError

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from bundle_door import certificate
+from bundle_door.access import certificate
 from bundle_serving import own_requests
 from bundle_serving.address import Address
 from bundle_serving.exposure import API_KEYS, TLS_FOLDER, Exposure

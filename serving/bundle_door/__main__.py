@@ -15,10 +15,10 @@ from pathlib import Path
 
 import uvloop
 
-from bundle_door import key_file
+from bundle_door.access import key_file
+from bundle_door.access.key_file import BadKeys
 from bundle_door.door import DoorError, Settings, serve
 from bundle_door.front.envoy import Ports, Traces
-from bundle_door.key_file import BadKeys
 from bundle_door.limits import MEGABYTE, Limits
 from bundle_door.settings import SETTINGS, Setting, read_several
 from bundle_serving import guard

@@ -3,9 +3,9 @@ read; its other rows are charged later."""
 
 from __future__ import annotations
 
+from bundle_door.access.keys import Keys
 from bundle_door.front.envoy import INFER
 from bundle_door.front.envoy_lines import Line
-from bundle_door.keys import Keys
 from bundle_door.served import Served
 from bundle_serving.kserve import pb
 

@@ -12,22 +12,20 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from bundle_door.access.keys import Keys
+from bundle_door.access.keys import metrics as metrics_of
 from bundle_door.answers import Answer, Refused
-from bundle_door.api import Api
 from bundle_door.charges import Charges
 from bundle_door.documents import documents
 from bundle_door.front import envoy, envoy_lines, envoy_process
-from bundle_door.keys import Keys
-from bundle_door.keys import metrics as metrics_of
 from bundle_door.limits import Limits, Load
-from bundle_door.measured import measure_route, over_grpc
-from bundle_door.metrics import Metrics
 from bundle_door.note import Note
-from bundle_door.page_data import PageData
-from bundle_door.plain import PlainQuestions
-from bundle_door.requests import Request
-from bundle_door.room import Room
-from bundle_door.routes import (
+from bundle_door.paths.api import Api
+from bundle_door.paths.measured import measure_route, over_grpc
+from bundle_door.paths.metrics import Metrics
+from bundle_door.paths.page_data import PageData
+from bundle_door.paths.plain import PlainQuestions
+from bundle_door.paths.routes import (
     of_documents,
     of_drift,
     of_keys,
@@ -37,6 +35,8 @@ from bundle_door.routes import (
     of_triton,
     open_to_all,
 )
+from bundle_door.requests import Request
+from bundle_door.room import Room
 from bundle_door.served import Served
 from bundle_door.service import Service
 from bundle_door.settings import TEXT

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from bundle_door import certificate
+from bundle_door.access import certificate
 from bundle_serving.exposure import Exposure, of_environment
 
 

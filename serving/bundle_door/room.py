@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from bundle_door.certificate import ends
+from bundle_door.access.certificate import ends
 from bundle_door.watching.measures import Family, Gauge
 
 CGROUPS = Path("/sys/fs/cgroup")

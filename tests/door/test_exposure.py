@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 
-from bundle_door import certificate
+from bundle_door.access import certificate
+from bundle_door.access.key_file import BadKeys, Client, add, hash_key, read, revoke
+from bundle_door.access.keys import Bucket
 from bundle_door.front.envoy import INFER
-from bundle_door.key_file import BadKeys, Client, add, hash_key, read, revoke
-from bundle_door.keys import Bucket
 from bundle_serving.address import BALANCED, BALANCER_HEADER
 from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, Exposure
 from bundle_serving.kserve import pb, stub

@@ -20,8 +20,8 @@ import grpc
 import psutil
 import pytest
 
-from bundle_door import certificate
-from bundle_door.key_file import hash_key
+from bundle_door.access import certificate
+from bundle_door.access.key_file import hash_key
 from bundle_serving import keeper_notes, sockets
 from bundle_serving.exposure import CERTIFICATE
 from bundle_serving.kserve import pb, stub

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bundle_door import certificate
+from bundle_door.access import certificate
+from bundle_door.access.key_file import Client, add
 from bundle_door.documents import PAGE
-from bundle_door.key_file import Client, add
 from bundle_serving.exposure import CERTIFICATE
 from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from tests import axe

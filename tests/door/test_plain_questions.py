@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from bundle_door.api import Api
 from bundle_door.documents import documents
 from bundle_door.limits import Limits
-from bundle_door.plain import PlainQuestions
-from bundle_door.routes import find_route, of_plain_questions, of_triton
+from bundle_door.paths.api import Api
+from bundle_door.paths.plain import PlainQuestions
+from bundle_door.paths.routes import find_route, of_plain_questions, of_triton
 from bundle_door.watching.steps import Steps
 from tests.door.servers import Behind
 

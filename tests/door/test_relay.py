@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bundle_door import certificate
+from bundle_door.access import certificate
 from bundle_serving import relayed
 from bundle_serving.exposure import CERTIFICATE
 from tests.door.servers import Behind, behind_the_door

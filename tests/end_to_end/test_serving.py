@@ -19,7 +19,7 @@ from tritonclient.utils import InferenceServerException
 from benchmark.torture.odd_pictures import CATALOGUE
 from bundle_client import AsyncClient, Client, PictureRefused
 from bundle_client.server import Protocol
-from bundle_door.page_data import PENDING
+from bundle_door.paths.page_data import PENDING
 from tests.plugin import everywhere
 from tests.project import Project, interrupt, picture, wait_until
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from bundle_door import routes
 from bundle_door.answers import Answer, Refused
 from bundle_door.documents import documents
 from bundle_door.front import envoy
@@ -31,9 +30,10 @@ from bundle_door.limits import (
     Load,
     Share,
 )
-from bundle_door.plain import AT_ONCE, PlainQuestions, top_of
+from bundle_door.paths import routes
+from bundle_door.paths.plain import AT_ONCE, PlainQuestions, top_of
+from bundle_door.paths.routes import open_to_all
 from bundle_door.requests import Request
-from bundle_door.routes import open_to_all
 from bundle_door.service import Service, encode_answer
 from bundle_door.triton import join_answers
 from bundle_door.watching import own_log

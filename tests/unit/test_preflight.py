@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bundle_door import certificate
+from bundle_door.access import certificate
 from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY
 from scripts.base import ports
 from scripts.base.errors import UserError

@@ -17,7 +17,13 @@ def test_every_file_has_its_tests_or_needs_none() -> None:
     assert [path for path in tracked() if not touched.is_known(path)] == []
     for start, tests in touched.RULES.items():
         assert any(path.startswith(start) for path in tracked()), start
-        assert all((ROOT / test).exists() for test in tests), start
+        there = (test for test in tests if not is_taken_out(test))
+        assert all((ROOT / test).exists() for test in there), start
+
+
+def is_taken_out(test: str) -> bool:
+    home, name, *_ = test.split("/")
+    return home in ("kinds", "extensions") and not (ROOT / home / name).is_dir()
 
 
 def test_every_long_test_is_of_something() -> None:

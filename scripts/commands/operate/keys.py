@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bundle_door import key_file
-from bundle_door.key_file import BadKeys, Client
+from bundle_door.access import key_file
+from bundle_door.access.key_file import BadKeys, Client
 from scripts.base import console, lock, tables
 from scripts.base.errors import UserError
 from scripts.settings import arguments

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from bundle_client import __version__
-from bundle_door import key_file
+from bundle_door.access import key_file
 from extensions.kubernetes import kustomization
 from extensions.kubernetes.kustomization import BUILT_WITH, SOURCE, quantity
 from extensions.kubernetes.pod_copies import MARK

@@ -16,7 +16,7 @@ import yaml
 from grafana_foundation_sdk.cog import encoder, plugins
 from grafana_foundation_sdk.models import dashboard as grafana
 
-from bundle_door.certificate import ends, ensure
+from bundle_door.access.certificate import ends, ensure
 from bundle_door.room import Room, memory
 from bundle_serving.keeper_notes import METRICS, Notes
 from extensions.monitoring import containers as monitoring

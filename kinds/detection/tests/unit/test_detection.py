@@ -15,7 +15,7 @@ from PIL import Image
 
 from bundle_client import Box
 from bundle_door.answers import Refused
-from bundle_door.plain import check_takes_pictures
+from bundle_door.paths.plain import check_takes_pictures
 from bundle_door.wire.inference import Signature
 from bundle_serving.agreement import compare
 from bundle_serving.pictures import Transform, to_pixels_and_size

@@ -12,7 +12,7 @@ from PIL import Image
 
 from bundle_client import Area
 from bundle_door.answers import Refused
-from bundle_door.plain import check_takes_pictures
+from bundle_door.paths.plain import check_takes_pictures
 from bundle_door.wire.inference import Signature
 from bundle_serving.agreement import Bound, compare, of_answers
 from bundle_serving.decoder import PIXELS, SIZE, gather

@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bundle_door.access.keys import Keys
 from bundle_door.answers import Answer, Refused, as_json
-from bundle_door.keys import Keys
 from bundle_door.limits import MOST_NAME, Limits
 from bundle_door.requests import Request
 from bundle_door.triton import Triton

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+from bundle_door.access.key_file import ADMIN, Client, hash_key, read
 from bundle_door.answers import Answer, Refused
-from bundle_door.key_file import ADMIN, Client, hash_key, read
 from bundle_door.note import CLIENT_HEADER
 from bundle_door.requests import Request
 

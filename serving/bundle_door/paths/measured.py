@@ -11,8 +11,8 @@ import grpc
 from bundle_door.answers import Answer, Refused
 from bundle_door.front.envoy import INFER
 from bundle_door.front.envoy_lines import Line, Listener
+from bundle_door.paths.routes import Handler, Route
 from bundle_door.requests import Request
-from bundle_door.routes import Handler, Route
 from bundle_door.served import Served
 from bundle_door.triton import status_of
 from bundle_door.watching.observed import GRPC, HTTP, Observed

@@ -9,8 +9,8 @@ from typing import Any
 
 from bundle_door.answers import Answer, as_json
 from bundle_door.limits import Limits, Load
+from bundle_door.paths.routes import Route, open_to_all
 from bundle_door.requests import Request
-from bundle_door.routes import Route, open_to_all
 from bundle_door.served import Served
 from bundle_door.watching.observed import SLOT_S, Observed
 from bundle_serving import keeper_notes, local_http, sockets

@@ -6,12 +6,12 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from bundle_door.access.keys import Keys
 from bundle_door.answers import Answer, Refused, as_json
-from bundle_door.api import Api
 from bundle_door.front.arrivals import TOLD
-from bundle_door.keys import Keys
 from bundle_door.limits import MOST_NAME
-from bundle_door.plain import SENTIMENT, PlainQuestions
+from bundle_door.paths.api import Api
+from bundle_door.paths.plain import SENTIMENT, PlainQuestions
 from bundle_door.requests import Request
 from bundle_door.streams import Streams
 from bundle_door.watching.drift import Drift

@@ -7,8 +7,8 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
+from bundle_door.access.keys import Keys
 from bundle_door.answers import Answer, Refused, as_json
-from bundle_door.keys import Keys
 from bundle_door.limits import Limits
 from bundle_door.requests import Request
 from bundle_door.triton import Triton

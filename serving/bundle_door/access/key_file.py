@@ -2,7 +2,7 @@
 
 NAME SHA256 [REQUESTS_A_SECOND]
 
-python -m bundle_door.key_file build/key/api.keys [add NAME [RATE] | revoke NAME]
+python -m bundle_door.access.key_file build/key/api.keys [add NAME [RATE] | revoke NAME]
 """
 
 from __future__ import annotations

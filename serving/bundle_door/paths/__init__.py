@@ -1,0 +1,1 @@
+"""What is answered on which path over HTTP."""
