@@ -81,6 +81,13 @@ def test_what_serves_does_with_the_servers_image() -> None:
     assert missing(SERVING) == []
 
 
+def test_what_is_brought_to_the_server_replaces_nothing_there() -> None:
+    """In an image all of it lies in one folder, whose __init__.py is the server's own."""
+    brought = [path.name for path in find_brought("*/serving/*.py")]
+    own = {path.name for path in (ROOT / "serving" / "bundle_serving").glob("*.py")}
+    assert len(brought) == len({*brought}) and not own & {*brought}
+
+
 def test_the_unit_tests_do_without_pytorch() -> None:
     assert missing(CHECKED, and_run=False) == []
 
