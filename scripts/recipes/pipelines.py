@@ -70,15 +70,15 @@ class Pipeline:
 
 @cache
 def main_name() -> str:
-    return Settings.load().main or find_noted() or DEFAULT
+    return Settings.load().main or find_noted()
 
 
 def find_noted() -> str:
-    """What the last `make up` had as the main one; empty if it has noted none."""
+    """What the last `make up` had as the main one."""
     try:
-        return NOTE.read_text().strip()
+        return NOTE.read_text().strip() or DEFAULT
     except OSError:
-        return ""
+        return DEFAULT
 
 
 def make_main(name: str) -> None:
