@@ -63,7 +63,7 @@ def test_in_a_container_it_is_refused_before_anything_is_loaded(
     ("name", "value", "wanted"),
     [
         ("PRECISION", "fp8", "auto, fp32, bf16 or int8"),
-        ("FLAVOUR", "mainframe", "empty, gpu, cpu, local or swarm"),
+        ("FLAVOUR", "mainframe", settings.ALL["FLAVOUR"].wanted),
         ("PREPROCESS", "by hand", "python or dali"),
         ("HTTP_PORT", "0", "a port"),
         ("HTTP_PORT", "65536", "a port"),
