@@ -15,8 +15,8 @@ def opened(tab: Tab, port: str, pipeline: str) -> None:
     choose(tab, pipeline)
 
 
-def choose(tab: Tab, pipeline: str) -> None:
-    tab.run(f"""{{ const select = document.getElementById('pipeline');
+def choose(tab: Tab, pipeline: str, by: str = "pipeline") -> None:
+    tab.run(f"""{{ const select = document.getElementById('{by}');
                  select.value = {json.dumps(pipeline)};
                  select.dispatchEvent(new Event('change')); }}""")
 

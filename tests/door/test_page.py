@@ -331,17 +331,32 @@ def test_the_classes_stand_below_the_question(tab: Tab) -> None:
     assert tab.text("#classes") == "ImageNet: 3 classes: low, middling, high"
 
 
-def test_a_network_of_the_users_comes_first(tab: Tab) -> None:
-    """As the server would name it: it is not among those that the bundle brings."""
+def test_the_main_pipeline_comes_first_then_networks_of_the_users(tab: Tab) -> None:
+    """As the server would name them: birds is not among those that the bundle brings."""
     tab.run("""{ const real = window.fetch;
         window.fetch = async (path, options) => {
           const answer = await real(path, options);
           if (!String(path).startsWith('page/served.json')) return answer;
           const told = await answer.json();
-          const birds = { ...told.pipelines[0], model: 'birds', of: 'birds' };
+          const birds = { ...told.pipelines[0], model: 'birds', of: 'birds', main: false };
           return new Response(JSON.stringify({ ...told, pipelines: [...told.pipelines, birds] }));
         }; }""")
-    tab.until("document.getElementById('pipeline').options[0].value === 'birds'")
+    offered = "[...document.getElementById('pipeline').options].map(each => each.value)"
+    tab.until(f"{offered}.includes('birds')")
+    assert tab.run(offered)[:2] == [PIPELINE, "birds"]
+
+
+def test_a_reload_keeps_what_is_chosen(tab: Tab) -> None:
+    chosen = "['pipeline', 'beside'].map(each => document.getElementById(each).value)"
+    assert tab.run(chosen) == [PIPELINE, CANDIDATE]
+    choices = (("beside", "", [PIPELINE, ""]), ("pipeline", "detection", ["detection", ""]))
+    for select, value, expected in choices:
+        choose(tab, value, select)
+        assert tab.run(chosen) == expected
+        tab.run("window.before = true")
+        tab.do("Page.reload")
+        tab.until("!window.before && document.getElementById('pipeline')?.disabled === false")
+        assert tab.run(chosen) == expected
 
 
 def test_the_page_comes_in_two_steps_and_once(page: Behind) -> None:
@@ -414,6 +429,13 @@ def test_the_keyboard_is_enough(tab: Tab, tmp_path: Path) -> None:
         tab.press("Tab", 9)
         reached.append(tab.run("document.activeElement.id || document.activeElement.innerText"))
     assert reached == ["Skip to the question", "API", "pipeline", "beside", "choose"]
+
+
+def test_the_skip_link_lies_on_top(tab: Tab) -> None:
+    tab.press("Tab", 9)
+    link = rectangle(tab, ".skip")
+    x, y = link["x"] + link["width"] / 2, link["y"] + link["height"] / 2
+    assert tab.run(f"document.elementFromPoint({x}, {y}).className") == "skip"
 
 
 def test_how_the_server_is_doing(tab: Tab, tmp_path: Path) -> None:

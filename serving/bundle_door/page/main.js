@@ -43,11 +43,17 @@ async function served() {
   const answer = await json("page/served.json");
   limits = answer.limits;
   pipelines = answer.pipelines.filter(canAsk).map(each => ({ ...each, title: nameOf(each.of) }))
-    .sort((one, other) => isOwn(other) - isOwn(one));
-  const before = [byId("pipeline").value, byId("beside").value];
+    .sort((one, other) => other.main - one.main || isOwn(other) - isOwn(one));
+  const kept = byId("pipeline").length ? null : new URLSearchParams(location.hash.slice(1));
   byId("pipeline").disabled = !pipelines.length;
-  fill(byId("pipeline"), pipelines.filter(each => !each.candidate), before[0]);
-  offerBeside(before[1]);
+  fill(byId("pipeline"), pipelines.filter(each => !each.candidate), kept?.get("pipeline") ?? byId("pipeline").value);
+  offerBeside(byId("beside").value, kept?.get("beside"));
+}
+
+// In the address, so that a reload and a link lead to what was chosen.
+function keep(...names) {
+  const entries = names.map(name => [name, byId(name).value]);
+  history.replaceState(null, "", `#${new URLSearchParams(entries)}`);
 }
 
 function fill(select, list, value, first = []) {
@@ -63,13 +69,14 @@ function fill(select, list, value, first = []) {
   if (options.some(each => each.value === value)) select.value = value;
 }
 
-// A candidate is shown side by side as soon as there is one; another pipeline when it is chosen.
-function offerBeside(value = "") {
+// A candidate is shown side by side as soon as there is one, unless something else is chosen by the
+// address; another pipeline when it is chosen.
+function offerBeside(value = "", kept = null) {
   const now = chosen();
   const others = now ? pipelines.filter(each => each !== now && mediumOf(each) === mediumOf(now)) : [];
   const candidate = others.find(each => each.candidate && each.of === now.model);
   const known = [...byId("beside").options].some(option => option.value === candidate?.model);
-  fill(byId("beside"), others, candidate && !known ? candidate.model : value, [new Option("nothing", "")]);
+  fill(byId("beside"), others, kept ?? (candidate && !known ? candidate.model : value), [new Option("nothing", "")]);
   byId("beside-label").hidden = !others.length;
   askWith(mediumOf(now), QUESTIONS[now?.kind]);
   const { count, first } = now?.classes ?? { count: 0 };
@@ -244,8 +251,8 @@ byId("forget").addEventListener("click", () => {
   forgetTally();
 });
 byId("whole-close").addEventListener("click", () => byId("whole").close());
-byId("pipeline").addEventListener("change", () => { say(""); offerBeside(); });
-byId("beside").addEventListener("change", () => offerBeside(byId("beside").value));
+byId("pipeline").addEventListener("change", () => { say(""); offerBeside(); keep("pipeline"); });
+byId("beside").addEventListener("change", () => { offerBeside(byId("beside").value); keep("pipeline", "beside"); });
 byId("key-change").addEventListener("click", () => askForKey());
 
 document.addEventListener("dragover", event => {
