@@ -533,6 +533,17 @@ def many(folder: Path, count: int) -> list[Path]:
     return files
 
 
+def save(tab: Tab, form: str) -> str:
+    """What the file would hold."""
+    return str(
+        tab.run(f"""{{ let saved; const make = URL.createObjectURL;
+        URL.createObjectURL = blob => {{ saved = blob.text(); return make(blob); }};
+        [...document.querySelectorAll('.many-head button')]
+          .find(each => each.innerText === '{form}').click();
+        URL.createObjectURL = make; saved; }}""")
+    )
+
+
 def test_of_many_pictures_those_on_screen_come_first(tab: Tab, tmp_path: Path) -> None:
     choose(tab, PIPELINE)
     tab.run("document.getElementById('beside').value = ''")
@@ -549,7 +560,13 @@ def test_of_many_pictures_those_on_screen_come_first(tab: Tab, tmp_path: Path) -
     assert tab.text(".far") == "4 of 200 · stopped"
     tab.run(RELEASE)
     assert tab.run("held.length") == 0 and tab.text(".far") == "4 of 200 · stopped"
-    assert tab.text(".many .facts") == "4 high"
+    assert tab.text(".many .facts") == "ImageNet, version 3: 4 high"
+    said = tab.run("[...document.querySelectorAll('.grid .said')].map(each => each.innerText)")
+    assert sorted({*said}) == ["high 100 %", "not asked"] and said.count("not asked") == 196
+    rows = [line.split(",") for line in save(tab, "CSV").splitlines()[1:]]
+    files = [f"{number:03}.jpg" for number in range(200)]
+    assert list(dict.fromkeys(row[0] for row in rows)) == files
+    assert [row[-1] for row in rows].count("not asked") == 196
     assert tab.run("document.documentElement.scrollHeight") < 3000
 
 
@@ -560,19 +577,15 @@ def test_many_answers_are_summed_up_and_taken_along(tab: Tab, tmp_path: Path) ->
     broken.write_bytes(b"text")
     tab.drop(*many(tmp_path, 11), broken)
     tab.until("document.querySelector('.far').innerText.startsWith('12 of 12')")
-    assert tab.text(".many .facts") == "11 high, 1 refused"
+    assert tab.text(".many .facts") == "ImageNet, version 3: 11 high, 1 refused"
+    assert tab.text(".grid .file") == "000.jpg"
     assert tab.run("document.querySelector('.many-head button').hidden")
-    saved = {}
-    for number, name in ((1, "csv"), (2, "json")):
-        tab.run(f"""{{ window.saved = null; const make = URL.createObjectURL;
-            URL.createObjectURL = blob => {{ window.saved = blob.text(); return make(blob); }};
-            document.querySelectorAll('.many-head button')[{number}].click();
-            URL.createObjectURL = make; }}""")
-        saved[name] = str(tab.run("saved"))
-    head, *lines = saved["csv"].splitlines()
-    assert head == "file,model,version,label,probability,error"
-    assert "'=1+1.jpg" in saved["csv"] and len(lines) == 11 * 3 + 1
-    answers = json.loads(saved["json"])
+    head, *lines = save(tab, "CSV").splitlines()
+    assert head == "file,model,version,rank,label,probability,error"
+    high = [line.split(",") for line in lines[:3]]
+    assert [row[3] for row in high] == ["1", "2", "3"] and high[0][4] == "high"
+    assert "'=1+1.jpg" in lines[-1] and len(lines) == 11 * 3 + 1
+    answers = json.loads(save(tab, "JSON"))
     assert len(answers) == 12 and [each for each in answers if "error" in each]
     tab.run("document.querySelector('.grid button').click()")
     tab.until("document.querySelector('#whole[open] .labels')?.innerText")
@@ -582,6 +595,33 @@ def test_many_answers_are_summed_up_and_taken_along(tab: Tab, tmp_path: Path) ->
     tab.look(width=360, height=700)
     tab.run("document.getElementById('whole-close').click()")
     assert tab.run("document.documentElement.scrollWidth") <= 360
+
+
+def test_versions_are_compared_and_looking_does_not_count(tab: Tab, tmp_path: Path) -> None:
+    tab.drop(*many(tmp_path, 10))
+    tab.until("document.querySelector('.far').innerText.startsWith('20 of 20')")
+    versions = ["ImageNet, version 3: 10 high", "ImageNet, version 7: 10 high"]
+    tab.until("document.getElementById('tally').innerText.startsWith('same 10')")
+    assert tab.text(".many .facts").split("\n") == [*versions, "same 10, differs 0"]
+    tab.run("document.querySelector('.grid button').click()")
+    tab.until("document.querySelectorAll('#whole[open] h3 .badge').length === 2")
+    assert tab.text("#tally") == "same 10 · differs 0"
+    tab.run("document.getElementById('whole-close').click()")
+
+
+def test_pipelines_with_other_classes_are_not_compared(tab: Tab, tmp_path: Path) -> None:
+    choose(tab, "detection", "beside")
+    files = [tmp_path / f"{number}.jpg" for number in range(10)]
+    for file in files:
+        file.write_bytes(picture((200, 100)))
+    for dropped in (files[:1], files):
+        tab.drop(*dropped)
+        tab.until("document.querySelectorAll('.card .told').length === 2")
+    tab.until("document.querySelector('.far')?.innerText.startsWith('20 of 20')")
+    first, second = tab.text(".many .facts").split("\n")
+    assert first.startswith("ImageNet, version 3: 10 ") and "car" not in first
+    assert second == "Detection, version 1: 10 car"
+    assert tab.text("#tally") == "" and not tab.run("document.querySelector('h3 .badge')")
 
 
 def test_clear_ends_what_is_asked(tab: Tab, tmp_path: Path) -> None:

@@ -52,12 +52,13 @@ export function answered(place, pipeline, found, question) {
     copies(pipeline, question));
 }
 
-// Of several answers to one question: their times on one scale, and whether they say the same.
+// Of several answers to one question: their times on one scale, and whether they say the same, where
+// they could.
 export function compared(places, pipelines, answers, alike) {
   const whole = Math.max(...answers.map(wholeOf));
   for (const [at, place] of places.entries()) {
     place.querySelector(".where, .only")?.replaceWith(whereOf(answers[at], pipelines[at], whole));
-    place.querySelector("h3").append(" ", element("span", { className: alike ? "badge" : "badge differs" }, alike ? "same" : "differs"));
+    if (alike !== null) place.querySelector("h3").append(" ", element("span", { className: alike ? "badge" : "badge differs" }, alike ? "same" : "differs"));
   }
 }
 

@@ -9,7 +9,7 @@ import { Clip, isClip } from "./clips.js";
 import { filesOf } from "./files.js";
 import { MANY, Many } from "./many.js";
 import { offer } from "./samples.js";
-import { compare, forget as forgetTally } from "./tally.js";
+import { areAlike, count, forget as forgetTally } from "./tally.js";
 import { enqueue, withdraw } from "./turns.js";
 import * as camera from "./camera.js";
 import { watch } from "./live.js";
@@ -79,8 +79,8 @@ function offerBeside(value = "", kept = null) {
   fill(byId("beside"), others, kept ?? (candidate && !known ? candidate.model : value), [new Option("nothing", "")]);
   byId("beside-label").hidden = !others.length;
   askWith(mediumOf(now), QUESTIONS[now?.kind]);
-  const { count, first } = now?.classes ?? { count: 0 };
-  byId("classes").textContent = count ? `${now.title}: ${count.toLocaleString()} classes: ${first.map(plain).join(", ")}${count > first.length ? " …" : ""}` : "";
+  const { count: classes, first } = now?.classes ?? { count: 0 };
+  byId("classes").textContent = classes ? `${now.title}: ${classes.toLocaleString()} classes: ${first.map(plain).join(", ")}${classes > first.length ? " …" : ""}` : "";
   const untrained = [...new Set([now, beside()].filter(each => each?.untrained).map(each => each.title))];
   byId("untrained").hidden = !untrained.length;
   byId("untrained").textContent =
@@ -116,7 +116,7 @@ function askAll(questions) {
   const asked = [chosen(), beside()].filter(Boolean);
   const whole = mediumOf(chosen()) === MEDIA.sounds;
   if (questions.length >= MANY && questions.every(each => each.file) && !whole) askMany(questions, asked);
-  else byId("answers").prepend(...questions.map(each => askOne(each, asked, whole)));
+  else byId("answers").prepend(...questions.map(each => askOne(each, asked, { whole })));
 }
 
 function begin() {
@@ -133,7 +133,7 @@ function askClip(file) {
 }
 
 // A card with what each pipeline says.
-function askOne(question, asked, whole = false) {
+function askOne(question, asked, { whole = false, counted = true } = {}) {
   const { made, columns } = card(question, whole);
   const places = asked.map(waiting);
   columns.append(...places);
@@ -143,7 +143,10 @@ function askOne(question, asked, whole = false) {
     const answers = [];
     for (const [number, pipeline] of asked.entries())
       if (!signal.aborted) answers.push(await showAnswer(places[number], pipeline, { ...question, signal }));
-    if (answers.length > 1 && answers.every(Boolean)) compared(places, asked, answers, compare(...answers));
+    if (answers.length < 2 || !answers.every(Boolean)) return;
+    const alike = areAlike(asked, answers);
+    if (alike !== null && counted) count(alike);
+    compared(places, asked, answers, alike);
   });
   return made;
 }
@@ -187,13 +190,16 @@ function askMany(questions, asked) {
         many.add(tile, pipeline, result, () => showWhole(tile.question, asked));
         if (result.found) answers.push(result.found);
       }
-      if (answers.length > 1) many.compare(compare(...answers));
+      const alike = answers.length > 1 ? areAlike(asked, answers) : null;
+      if (alike === null) return;
+      count(alike);
+      many.compare(alike);
     });
 }
 
-// One of many, as a card over the page.
+// One of many, as a card over the page: it has been counted.
 function showWhole(question, asked) {
-  byId("whole-card").replaceChildren(askOne(question, asked));
+  byId("whole-card").replaceChildren(askOne(question, asked, { counted: false }));
   byId("whole").showModal();
 }
 
