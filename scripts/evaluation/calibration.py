@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scripts.evaluation.scores import Answers, Share
+from scripts.evaluation.scores import Answers
+from scripts.evaluation.share import Share
 
 BINS = 15  # as in Guo et al., 2017
 RESAMPLES = 1000

@@ -15,13 +15,13 @@ from scripts.evaluation.scores import (
     Answers,
     Confused,
     OfClass,
-    Share,
     among_first,
     by_class,
     find_order,
     list_confused,
     reorder,
 )
+from scripts.evaluation.share import Share
 
 TOP = 5
 

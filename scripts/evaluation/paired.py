@@ -9,7 +9,7 @@ from math import ceil, comb, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from scripts.evaluation.scores import Z
+from scripts.evaluation.share import Z
 
 # Beyond this many, the test's probability is that of a normal distribution.
 MOST_EXACT = 1000

@@ -9,7 +9,7 @@ from typing import Any
 
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.evaluation.scores import Share
+from scripts.evaluation.share import Share
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive
 from scripts.settings import arguments

@@ -9,7 +9,7 @@ import numpy as np
 
 from scripts.base.errors import UserError
 from scripts.evaluation.paired import Paired, list_losses
-from scripts.evaluation.scores import Share
+from scripts.evaluation.share import Share
 from scripts.repository import evaluations
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared

@@ -22,7 +22,8 @@ from scripts.base.paths import ROOT
 from scripts.evaluation.figures import TOP, Figures, compute_figures
 from scripts.evaluation.labelled import Item, match_classes
 from scripts.evaluation.measured import Apart, Measured
-from scripts.evaluation.scores import Answers, Share
+from scripts.evaluation.scores import Answers
+from scripts.evaluation.share import Share
 from scripts.recipes.asking import Asked
 from scripts.recipes.layout import CPU, GPU
 from scripts.repository import archive, history

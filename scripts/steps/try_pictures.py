@@ -25,7 +25,8 @@ from scripts.artefacts.progress import step
 from scripts.artefacts.shapes import sides
 from scripts.base.errors import UserError, run_guarded
 from scripts.evaluation.paired import Paired
-from scripts.evaluation.scores import LEAST_RIGHT, Answers, Share, find_order
+from scripts.evaluation.scores import LEAST_RIGHT, Answers, find_order
+from scripts.evaluation.share import Share
 from scripts.intake.guesses import Guess, guess_fits, guess_numbers, guess_sides
 
 # Larger than any network takes; whole photos would be resized dozens of times.

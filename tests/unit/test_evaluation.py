@@ -26,12 +26,12 @@ from scripts.evaluation.labelled import (
 from scripts.evaluation.paired import Paired, list_losses
 from scripts.evaluation.scores import (
     Answers,
-    Share,
     among_first,
     by_class,
     find_order,
     list_confused,
 )
+from scripts.evaluation.share import Share
 from scripts.measuring.report import evaluation
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, evaluations

@@ -17,7 +17,8 @@ from PIL import Image, ImageOps
 
 from scripts.evaluation.figures import TOP, Figures, as_dict
 from scripts.evaluation.labelled import Item
-from scripts.evaluation.scores import Answers, OfClass, Share
+from scripts.evaluation.scores import Answers, OfClass
+from scripts.evaluation.share import Share
 from scripts.measuring.report import plots
 from scripts.measuring.report.headlines import Headline
 from scripts.measuring.report.report import TEMPLATE as BENCH
