@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import psutil
-import yaml
 from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
 
@@ -85,6 +84,8 @@ SHM_BASE_MB, SHM_INSTANCE_MB = 768, 64
 @cache
 def list_staying() -> tuple[str, ...]:
     """Services that have their own commands, and stay when the server is replaced."""
+    import yaml  # a tenth of a second, which commands that only ask do not have
+
     return tuple(yaml.safe_load((ROOT / "compose.extra.yaml").read_text())["services"])
 
 

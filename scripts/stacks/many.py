@@ -4,13 +4,15 @@ bundle asks of an extension's stack of them."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bundle_serving.address import Address
-from bundle_serving.infer import Answer
 from scripts.repository.archive import Version
 from scripts.settings.settings import Settings
 from scripts.stacks.state import State
+
+if TYPE_CHECKING:
+    from bundle_serving.infer import Answer  # which loads numpy
 
 
 class Many(Protocol):
