@@ -16,6 +16,7 @@ KINDS = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
+    ".jpg": "image/jpeg",
 }
 # Nothing comes from elsewhere or goes there, and nothing in a document itself is run.
 POLICY = (

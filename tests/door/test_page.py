@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -237,6 +238,7 @@ def test_one_screen_tells_the_story(tab: Tab, tmp_path: Path) -> None:
 
 def test_a_drawn_picture_for_those_who_have_none(tab: Tab) -> None:
     choose(tab, PIPELINE)
+    tab.until("document.querySelectorAll('#samples button').length === 2")
     tab.run("document.querySelectorAll('#samples button')[1].click()")
     tab.until("document.querySelectorAll('.card .labels').length")
     assert tab.text(".seen figcaption").startswith("fish.jpg · ")
@@ -246,6 +248,18 @@ def test_a_drawn_picture_for_those_who_have_none(tab: Tab) -> None:
                                ("#samples button", 0)):  # fmt: skip
         told = f"document.querySelector('{selector}').click(); count; }}"
         assert tab.run(opened + told) == expected, selector
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="no curl")
+def test_what_is_copied_of_a_drawn_picture_needs_no_file(tab: Tab, tmp_path: Path) -> None:
+    tab.until("document.querySelectorAll('#samples button').length === 2")
+    tab.run("document.querySelector('#samples button').click()")
+    tab.until("document.querySelector('.copies button')?.innerText")
+    tab.run("document.querySelector('.copies button').click()")
+    command = ["bash", "-o", "pipefail", "-c", tab.text(".copies pre")]
+    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, cwd=tmp_path)
+    best = json.loads(answer.stdout)["labels"][0]["label"]
+    assert best.startswith(tab.text(".labels li .name"))
 
 
 def test_a_camera_is_asked_live(page: Behind, tmp_path: Path) -> None:

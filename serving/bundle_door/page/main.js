@@ -281,7 +281,7 @@ document.addEventListener("paste", event => {
 // From the start on
 
 byId("key-change").hidden = !hasKey();
-offer(given);
+offer(given).catch(() => {});
 camera.prepare(given, file => answerOf(chosen(), { file }, limits.body_bytes)).catch(() => {});
 for (let first = true; ; first = false) {
   try {
