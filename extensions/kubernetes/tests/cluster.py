@@ -18,10 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.project import free_ports, wait_until
+from tests.project import free_ports, run, wait_until
 
 PROGRAMS = os.environ.get("TEST_KUBERNETES")
 START_S = 120
@@ -75,7 +73,7 @@ def start(folder: Path) -> Iterator[Cluster]:
     programs = require_programs()
     client, peer, secure = free_ports(3)
     folder.mkdir()
-    _write_account_key(folder / "accounts.key")
+    run("openssl", "genrsa", "-out", f"{folder}/accounts.key", "2048")
     (folder / "tokens.csv").write_text(f'{TOKEN},tester,tester,"system:masters"\n')
     cluster = Cluster(f"https://127.0.0.1:{secure}", programs, folder)
     (folder / "kubeconfig").write_text(
@@ -113,17 +111,6 @@ def _running(command: list[str], log: Path) -> Iterator[None]:
         finally:
             process.terminate()
             process.wait()
-
-
-def _write_account_key(path: Path) -> None:
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    path.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.TraditionalOpenSSL,
-            serialization.NoEncryption(),
-        )
-    )
 
 
 def _kubeconfig(url: str, certificate: Path) -> str:
