@@ -85,6 +85,8 @@ def test_every_command_means_the_main_one(fresh: Project, tmp_path: Path) -> Non
     assert "up already" in fresh.made("up"), "it was named once"
     assert "up already" in fresh.made("up", **words), "the same again"
     other = draw_network(tmp_path / "other.onnx", seed=1)
+    refused = fresh.make("publish", FROM=str(other))
+    assert f"make publish WEIGHTS={other}" in error_lines(refused.stderr)[0]
     assert "published" in fresh.made("publish", WEIGHTS=str(other))
     assert "version 2 is live" in fresh.made("rollout", ANYWAY="1", MAX_P99_RATIO="1000")
     assert "version 1 is live" in fresh.made("rollback", MAX_P99_RATIO="1000")

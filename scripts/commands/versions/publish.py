@@ -8,6 +8,8 @@ model_repository/*/1. Next: make rollout.
 
 from __future__ import annotations
 
+import os
+
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
@@ -17,9 +19,17 @@ from scripts.server import served, up
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 
+# By these, `make up` takes in another pipeline's network.
+OTHERS = ("FROM", "ONNX")
+
 
 def main() -> int:
     pipeline = pipelines.find_asked_pipeline()
+    if source := next((os.environ[word] for word in OTHERS if os.environ.get(word)), None):
+        raise UserError(
+            "a new version is of the pipeline that there is, and FROM of another one",
+            f"make publish{pipeline.option} WEIGHTS={source}, or another pipeline: make add-model",
+        )
     with lock.one_at_a_time():
         known = state.load()
         shared = Shared(known.settings_at_start if known else Settings.load(), pipeline)
