@@ -329,15 +329,58 @@ def test_what_is_not_answered_is_dated(tab: Tab) -> None:
         assert axe.violations(tab, axe.script()) == []
 
 
-def test_charts_have_axes_and_errors_are_red(tab: Tab, tmp_path: Path) -> None:
-    for file in (*pictures(tmp_path), pictures(tmp_path)[0]):
-        tab.drop(file)
-    tab.until("document.querySelectorAll('.labels').length >= 2")
-    tab.until("document.querySelectorAll('#throughput path.fault').length")
-    top, half, none = tab.run(
+# As the server would tell it: in the last slot 20 answers, 3 requests refused and 2 failed.
+OBSERVED = """{ const real = window.fetch;
+    window.fetch = async (path, options) => {
+      const answer = await real(path, options);
+      if (!String(path).startsWith('page/live.json')) return answer;
+      const told = await answer.json();
+      const slots = last => [...told.over_time.errors.slice(1).fill(0), last];
+      const series = { pipeline: 'p', version: '1', protocol: 'http', per_second: 4, answered: 240,
+        errors: 5, refused: 3, p50_ms: 1, p95_ms: 2, p99_ms: 3,
+        throughput: slots(20 / told.slot_s) };
+      return new Response(JSON.stringify({ ...told, series: [series],
+        over_time: { ...told.over_time, errors: slots(5), refused: slots(3) } }));
+    }; }"""
+
+
+def test_refused_and_failed_are_told_apart(tab: Tab) -> None:
+    tab.run(OBSERVED)
+    tab.until("document.querySelectorAll('#throughput path.fault').length === 1")
+    assert "Last minute" in tab.text(".top")
+    tiles = "[...document.querySelectorAll('#tiles div')].slice(-2)"
+    assert tab.run(f"{tiles}.map(each => each.innerText.replace(/\\s+/, ' '))") == [
+        "refused 3",
+        "failed 2",
+    ]
+    assert tab.run(f"{tiles}.map(each => each.className)") == ["", "bad"]
+    assert tab.text("#series tbody").split()[-2:] == ["3", "2"]
+    # All of a chart is a second's: 20 answers in 5 seconds are 4, and 5 errors are 1.
+    ticks = tab.run(
         "[...document.querySelectorAll('#throughput .ticks span')].map(each => each.innerText)"
     )
-    assert none == "0" and float(top) == 2 * float(half) > 0
+    assert ticks == ["5", "2.5", "0"]
+    heights = [
+        tab.run(f"document.querySelector('#throughput path.{kind}').getBBox().height")
+        for kind in ("refused", "fault")
+    ]
+    assert [round(each) for each in heights] == [20, 8]  # of 100 for the 5
+    words = "document.querySelector('#throughput svg').ariaLabel"
+    assert tab.run(words).endswith("at most 4.0, 3 refused, 2 failed")
+    for dark in (False, True):
+        tab.look(dark=dark)
+        assert axe.violations(tab, axe.script()) == []
+    tab.look(1366, 768)
+    assert rectangle(tab, ".top")["height"] < 60
+    tab.look(width=360, height=700)
+    assert tab.run("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_file_that_is_no_picture_is_no_fault_of_the_servers(tab: Tab, tmp_path: Path) -> None:
+    tab.drop(pictures(tmp_path)[1])
+    tab.until("document.querySelector('.error b')?.innerText")
+    tab.until("document.querySelectorAll('#throughput path.refused').length")
+    assert not tab.run("document.querySelectorAll('#throughput path.fault, #tiles .bad').length")
 
 
 def test_the_classes_stand_below_the_question(tab: Tab) -> None:

@@ -78,12 +78,13 @@ def test_the_last_minutes() -> None:
     for _ in range(10):
         recent.slot(series).counts[10] += 1
     recent.slot(series).errors += 2
+    recent.slot(series).refused += 1
     recent.slot(series).failed += 1
     (summary,) = recent.as_json()
     assert (summary["asked"], summary["failed"]) == (11, 1), "without a wait"
     now[0] += SLOT_S
     (summary,) = recent.as_json()
-    assert (summary["per_second"], summary["errors"]) == (0.17, 2)
+    assert (summary["per_second"], summary["errors"], summary["refused"]) == (0.17, 2, 1)
     assert summary["throughput"][-1] == 10 / SLOT_S
     now[0] += 60
     (summary,) = recent.as_json()
@@ -95,6 +96,7 @@ def test_percentiles_over_time_rest_on_enough_answers() -> None:
     recent = Recent(lambda: now[0])
     recent.slot(("p", "1", "http")).counts[10] += 1
     recent.slot(("q", "1", "http")).errors += 2
+    recent.slot(("q", "1", "http")).refused += 1
     now[0] += SLOT_S
     told = recent.over_time()
     assert {len(values) for values in told.values()} == {SLOTS - 1}
@@ -103,7 +105,7 @@ def test_percentiles_over_time_rest_on_enough_answers() -> None:
     now[0] += SLOT_S
     told = recent.over_time()
     assert told["p50_ms"][-1] and told["p95_ms"][-1] and told["p99_ms"][-1] is None
-    assert told["errors"][-2:] == [2, 0]
+    assert told["errors"][-2:] == [2, 0] and told["refused"][-2:] == [1, 0]
     now[0] += 60
     assert recent.over_time()["p50_ms"][-1] is None
 

@@ -34,7 +34,7 @@ async function show(names) {
   if (state.ready === false) health("bad", `Not ready: ${state.reason}`);
   else health("good", "Ready");
   tiles(state);
-  throughput(state.series, state.over_time.errors);
+  throughput(state);
   latency(state.over_time);
   table(state.series, names);
   drift(state.drift);
@@ -57,13 +57,14 @@ function tiles(state) {
   const sum = field => state.series.reduce((all, each) => all + each[field], 0);
   const slowest = state.series.reduce((most, each) => Math.max(most, each.p95_ms ?? 0), 0);
   const queued = Object.values(state.queued).reduce((all, count) => all + count, 0);
-  const errors = sum("errors");
+  const refused = sum("refused"), failed = sum("errors") - refused;
   const shown = [
     ["answers/s", rate(sum("per_second"))],
     ["p95", slowest ? ms(slowest) : "–", "of the slowest pipeline"],
     ["being answered", Math.max(0, state.in_flight - 1)], // without this very request
     ["queued", queued],
-    ["errors", errors, "in the last minute", errors ? "bad" : ""],
+    ["refused", refused, "for what was asked: 4xx"],
+    ["failed", failed, "by the server: 5xx", failed ? "bad" : ""],
   ];
   byId("tiles").replaceChildren(...shown.map(([name, value, title = "", className = ""]) =>
     element("div", { title, className }, element("dt", {}, name), element("dd", {}, String(value)))));
@@ -71,15 +72,18 @@ function tiles(state) {
 
 const WIDTH = 720, HEIGHT = 110;
 
-function throughput(series, errors) {
+function throughput({ series, over_time: { errors, refused }, slot_s: seconds }) {
   const all = errors.map((_, slot) => series.reduce((sum, each) => sum + each.throughput[slot], 0));
-  const most = roundUp(Math.max(...all, ...errors));
+  const failed = errors.map((count, slot) => (count - refused[slot]) / seconds);
+  const most = roundUp(Math.max(...all, ...errors.map(count => count / seconds)));
+  const total = counts => counts.reduce((sum, each) => sum + each, 0);
   const points = line(all, most);
   plot("throughput", most, [
     shape("path", { class: "area", d: `M0,${HEIGHT} L${points.join(" ")} ${WIDTH},${HEIGHT} Z` }),
     shape("path", { class: "edge", d: `M${points.join(" ")}` }),
-    ...bars(errors, most),
-  ], `Answers a second over 15 minutes: at most ${Math.max(...all).toFixed(1)}, ${errors.reduce((sum, each) => sum + each, 0)} errors`);
+    ...bars("refused", errors.map(count => count / seconds), most),
+    ...bars("fault", failed, most), // the lower part of those
+  ], `Answers a second over 15 minutes: at most ${Math.max(...all).toFixed(1)}, ${total(refused)} refused, ${total(errors) - total(refused)} failed`);
 }
 
 function latency(over) {
@@ -107,8 +111,8 @@ const line = (values, most) => values.map((value, slot) => `${x(slot, values)},$
 const broken = (values, most) => values.map((value, slot) => value === null ? ""
   : `${values[slot - 1] == null ? "M" : "L"}${x(slot, values)},${y(value / most)}${values[slot - 1] == null ? "h1" : ""}`).join("");
 
-const bars = (values, most) => values.flatMap((value, slot) =>
-  value ? [shape("path", { class: "fault", d: `M${x(slot, values)},${y(0)} V${y(value / most)}` })] : []);
+const bars = (kind, values, most) => values.flatMap((value, slot) =>
+  value ? [shape("path", { class: kind, d: `M${x(slot, values)},${y(0)} V${y(value / most)}` })] : []);
 
 // To 1, 2 or 5 times a power of ten.
 function roundUp(value) {
@@ -125,7 +129,7 @@ function table(series, names) {
     cell(rate(each.per_second), "n"),
     ...["p50_ms", "p95_ms", "p99_ms"].map(name => each[name]
       ? cell(ms(each[name]), "n") : element("td", { className: "n", title: `Of ${each.answered} answers there is none` }, "–")),
-    cell(String(each.errors), each.errors ? "n bad" : "n"))));
+    cell(String(each.refused), "n"), cell(String(each.errors - each.refused), each.errors > each.refused ? "n bad" : "n"))));
 }
 
 // How far each version's answers have moved, and which classes did.

@@ -42,7 +42,9 @@ class Slot:
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
     errors: int = 0
-    # Of these, those that are nobody else's fault.
+    # Of these, what the caller has to change: 4xx.
+    refused: int = 0
+    # And those that are nobody else's fault.
     failed: int = 0
 
 
@@ -89,22 +91,23 @@ class Recent:
         return [_summary(each, [known.get(n, {}).get(each) for n in numbers]) for each in series]
 
     def over_time(self) -> dict[str, list[Any]]:
-        """Of all series together, slot by slot: errors, and the percentiles of the minute that ends
-        there; None where that has too few answers."""
+        """Of all series together, slot by slot: errors, those refused among them, and the
+        percentiles of the minute that ends there; None where that has too few answers."""
         now = int(self._clock()) // SLOT_S
         known = {number: slots.values() for number, slots in self._slots}
         numbers = range(now - SLOTS - MINUTE + 1, now)
         slots = [_add_up(known.get(number, ())) for number in numbers]
-        found: dict[str, list[Any]] = {name: [] for name in ("errors", *PERCENTILES)}
+        found: dict[str, list[Any]] = {name: [] for name in ("errors", "refused", *PERCENTILES)}
         minute = [0] * (len(SECONDS) + 1)
-        for at, (counts, errors) in enumerate(slots):
+        for at, (counts, errors, refused) in enumerate(slots):
             minute = [a + b for a, b in zip(minute, counts, strict=True)]
             if at < MINUTE:
                 continue
-            gone, _ = slots[at - MINUTE]
+            gone, *_ = slots[at - MINUTE]
             minute = [a - b for a, b in zip(minute, gone, strict=True)]
             answered = sum(minute)
             found["errors"].append(errors)
+            found["refused"].append(refused)
             for name, share in PERCENTILES.items():
                 enough = answered >= LEAST_ANSWERS[name]
                 known_ms = milliseconds(quantile(SECONDS, minute, share)) if enough else None
@@ -112,12 +115,13 @@ class Recent:
         return found
 
 
-def _add_up(slots: Iterable[Slot]) -> tuple[list[int], int]:
-    counts, errors = [0] * (len(SECONDS) + 1), 0
+def _add_up(slots: Iterable[Slot]) -> tuple[list[int], int, int]:
+    counts, errors, refused = [0] * (len(SECONDS) + 1), 0, 0
     for slot in slots:
         counts = [a + b for a, b in zip(counts, slot.counts, strict=True)]
         errors += slot.errors
-    return counts, errors
+        refused += slot.refused
+    return counts, errors, refused
 
 
 def _summary(series: Series, slots: list[Slot | None]) -> dict[str, Any]:
@@ -132,7 +136,7 @@ def _summary(series: Series, slots: list[Slot | None]) -> dict[str, Any]:
         "pipeline": series[0], "version": series[1], "protocol": series[2],
         "per_second": round(answered / 60, 2),
         "answered": answered,
-        "errors": errors, 
+        "errors": errors, "refused": sum(slot.refused for slot in last),
         "asked": sum(sum(slot.counts) for slot in now) + failed,
         "failed": failed,
         **{name: milliseconds(quantile(SECONDS, counts, share)) if answered >= LEAST_ANSWERS[name]
@@ -209,6 +213,7 @@ class Observed:
             slot.counts[bisect_left(SECONDS, seconds)] += 1
         else:
             slot.errors += 1
+            slot.refused += status < 500
             slot.failed += outcome == FAILED
 
     def refusal(self, status: int, protocol: str) -> None:
