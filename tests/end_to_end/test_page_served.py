@@ -28,7 +28,7 @@ def test_from_up_to_a_label(served: Project, assets: Path, tmp_path: Path) -> No
         assert time.monotonic() - opened < LABEL_S
         assert tab.run(FIRST_PAINT) < PAINT_MS
         assert "coffee mug" in tab.text(".labels li")
-        assert "mobilenet_v2" in tab.text(".facts")
+        assert "mobilenet_v2" in tab.text("#answers .facts")
         assert tab.run("document.getElementById('untrained').hidden")
         rows = json.loads(
             tab.run("""JSON.stringify([...document.querySelectorAll('.spans li')]
