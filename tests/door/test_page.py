@@ -381,6 +381,8 @@ def test_a_file_that_is_no_picture_is_no_fault_of_the_servers(tab: Tab, tmp_path
     tab.until("document.querySelector('.error b')?.innerText")
     tab.until("document.querySelectorAll('#throughput path.refused').length")
     assert not tab.run("document.querySelectorAll('#throughput path.fault, #tiles .bad').length")
+    when, why = tab.text("#errors li").split(maxsplit=1)
+    assert re.match(r"\d+:\d\d", when) and why.endswith(": bad request (400)")
 
 
 def test_the_classes_stand_below_the_question(tab: Tab) -> None:

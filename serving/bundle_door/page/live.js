@@ -39,6 +39,9 @@ async function show(names) {
   table(state.series, names);
   drift(state.drift);
   byId("history").replaceChildren(...events(state.history, names));
+  byId("errors").replaceChildren(...(state.errors.length
+    ? state.errors.toReversed().map(each => event(new Date(each.at * 1000), `${names(each.pipeline)}: ${each.why.replaceAll("_", " ")} (${each.status})`))
+    : [element("li", { className: "empty" }, "Nothing since the start.")]));
   byId("keeper").replaceChildren(...(state.keeper.length
     ? state.keeper.toReversed().map(each => event(new Date(each.at * 1000), each.did))
     : [element("li", { className: "empty" }, "Nothing had to be restored.")]));

@@ -54,6 +54,7 @@ class PageData:
             "slot_s": SLOT_S,
             "series": [each for each in series if self._served.is_served(each["pipeline"])],
             "over_time": self._observed.recent.over_time(),
+            "errors": list(self._observed.errors),
             "in_flight": self._load.requests,
             "queued": await self._read_queues(),
             "ready": notes.get("ready"),

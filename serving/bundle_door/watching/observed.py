@@ -18,6 +18,8 @@ from bundle_door.watching.steps import Report
 # The page shows so much, in slots of so many seconds.
 SLOT_S, SLOTS = 5, 180
 MINUTE = 60 // SLOT_S
+# And so many of the last requests that were refused or failed.
+MOST_ERRORS = 6
 # A percentile of fewer answers is one of them.
 PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 LEAST_ANSWERS = {"p50_ms": 2, "p95_ms": 20, "p99_ms": 100}
@@ -203,6 +205,7 @@ class Observed:
         )
         self.drift = Drift(self.classes, SHARES, references)
         self.recent = Recent()
+        self.errors: deque[dict[str, Any]] = deque(maxlen=MOST_ERRORS)
         self.on_report: list[Callable[[Report], None]] = []
 
     def request(self, series: Series, status: int, seconds: float) -> None:
@@ -214,6 +217,10 @@ class Observed:
         else:
             slot.errors += 1
             slot.refused += status < 500
+            why = WHY.get(status, "other")
+            self.errors.append(
+                {"at": time.time(), "pipeline": series[0], "status": status, "why": why}
+            )
             slot.failed += outcome == FAILED
 
     def refusal(self, status: int, protocol: str) -> None:
