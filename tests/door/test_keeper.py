@@ -101,7 +101,7 @@ class Kept:
     def process(self, name: str) -> int:
         """The module's of Python, or the program's; else 0."""
         for each in self.processes():
-            words = each.cmdline()
+            words = each.info["cmdline"]
             if words[1:3] == ["-m", name] or Path(words[0]).name == name:
                 return each.pid
         return 0

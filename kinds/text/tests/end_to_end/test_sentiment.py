@@ -19,7 +19,7 @@ from scripts.base.errors import NoWeights, UserError
 from tests.project import Project
 
 ENSEMBLE = "sentiment_ensemble"
-LABELS = ("--labels", "negative,positive")
+GIVEN = ("--longest", "512", "--labels", "negative,positive")
 TEXTS = [
     "What a lovely day!",
     "I want my money back.",
@@ -126,7 +126,7 @@ def test_a_classifier_of_a_hub_goes_the_same_way(tmp_path: Path) -> None:
     folder = tiny_hub_classifier(tmp_path / "tiny", ENCODER, ["NEGATIVE", "POSITIVE"])
     out = tmp_path / "made"
     for precision in ("fp32", "fp16"):
-        words = ["--source", str(folder), *LABELS, "--precision", precision, "--out", str(out)]
+        words = ["--source", str(folder), *GIVEN, "--precision", precision, "--out", str(out)]
         assert export.main(words) == 0
         manifest = json.loads((out / "manifest.json").read_text())
         assert manifest["check"]["max_difference"] <= 0.01
@@ -134,7 +134,7 @@ def test_a_classifier_of_a_hub_goes_the_same_way(tmp_path: Path) -> None:
     assert not has_float32_compute(out / "model.onnx")
     other = tiny_hub_classifier(tmp_path / "other", ENCODER, ["BAD", "GOOD"])
     with pytest.raises(UserError, match="labels are bad, good, and the recipe's negative"):
-        export.main(["--source", str(other), *LABELS, "--out", str(out)])
+        export.main(["--source", str(other), *GIVEN, "--out", str(out)])
 
 
 def has_float32_compute(path: Path) -> bool:
@@ -165,7 +165,7 @@ def test_a_hub_that_is_not_reached_is_named_with_the_way_out(
 ) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(NoWeights, match="is not available") as refused:
-        export.main(["--source", "nobody/nothing", *LABELS, "--out", str(tmp_path / "made")])
+        export.main(["--source", "nobody/nothing", *GIVEN, "--out", str(tmp_path / "made")])
     assert "SENTIMENT=minilm" in refused.value.remedy
 
 
