@@ -230,8 +230,8 @@ def test_a_change_is_named_and_served(project: Project, tmp_path: Path) -> None:
     output = project.made("up", **SMALL)
     assert "arch: mobilenet_v2 -> drawn" in output
     status = project.made("status")
-    for name in ("ensemble_python_resnet50", "resnet50_onnx"):  # of the API, whatever it serves
-        assert f"{name}, serving drawn" in status
+    # The names of the API, whatever they serve.
+    assert "ensemble_python_resnet50, main" in status and "resnet50_onnx, serving drawn" in status
     labels = project.path / "build" / "live" / "ensemble_python_resnet50" / "labels.txt"
     assert "untrained" in labels.read_text()
 

@@ -106,7 +106,7 @@ def test_networks_of_pictures(arch: str, tmp_path: Path) -> None:
 
 def types_after_its_step(pipeline: str, made: Workspace, **chosen: str) -> set[str]:
     recipe, settings, export = by_its_recipe(pipeline, **chosen)
-    step = importlib.import_module(f"scripts.steps.{export.step}")
+    step = importlib.import_module(export.step.module)
     assert step.main([*map(str, export.words), "--out", str(made.onnx)]) == 0
     return types_of(made.onnx / "model.onnx", recipe.shapes(made, settings))
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from bundle_serving.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.main_pipeline import VARIABLE as MAIN
 from extensions.swarm import stack as swarm
 from extensions.swarm import stack_file
 from extensions.swarm.stack import FINGERPRINT, SwarmStack, Task
@@ -37,7 +38,7 @@ ENDS = ["sh", "-c", "sleep 1; exit 1"]
 # As Compose resolves compose.yaml, in short.
 SERVICE = {
     "image": IMAGE,
-    "environment": dict.fromkeys(BALANCERS_SETTINGS, ""),
+    "environment": dict.fromkeys(BALANCERS_SETTINGS, "") | {MAIN: PIPELINE},
     "healthcheck": {"test": ["CMD", "true"]},
     "stop_grace_period": "2s",
     "mem_limit": "100m",
