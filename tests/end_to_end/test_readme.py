@@ -37,7 +37,7 @@ def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 
 def test_the_two_commands_stand_there() -> None:
-    assert blocks("## Two commands") == ["make demo", "make test"]
+    assert blocks("## Without a network of yours") == ["make demo", "make test"]
 
 
 def test_demo_answers_on_a_fresh_machine(newcomer: Project) -> None:
