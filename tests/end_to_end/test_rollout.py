@@ -115,7 +115,7 @@ def test_there_and_back(project: Project) -> None:
         output = project.made("rollout", CANARY="20")
         assert f"version {new} is live; 0 of " in output and "20% of the requests" in output
         assert f"version {new} is live" in project.made("history")
-        assert f"version {new}" in project.made("status")
+        assert f" v{new} · " in project.made("status")
         assert "up already" in project.made("up")  # nothing is left to change
         assert f"version {new}: " in project.made("rollout")  # it serves already
         assert f"version {first} is live; 0 of " in project.made("rollback")
