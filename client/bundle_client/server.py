@@ -23,6 +23,8 @@ class Server:
     # In its certificate, where it is asked under another one.
     server_name: str | None = None
     api_key: str | None = field(default=None, repr=False)
+    # Further ones, with each request.
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @property
     def url(self) -> str:

@@ -93,7 +93,7 @@ def trace_headers() -> dict[str, str]:
 def make_headers(server: Server) -> dict[str, str]:
     """With each request: the key, and the trace that it belongs to."""
     key = {"authorization": f"Bearer {server.api_key}"} if server.api_key else {}
-    return {**key, **trace_headers()}
+    return {**key, **dict(server.headers), **trace_headers()}
 
 
 def over_grpc(home: ModuleType, server: Server) -> Any:

@@ -51,12 +51,10 @@ def require(pipeline: Pipeline, server: State) -> None:
 
 def _compare_labels(recipe: Image, made: Workspace, server: State) -> Agreement:
     """Labels and probabilities, as a client gets them."""
-    from bundle_client import Client
-
     names = labels_of(made).splitlines()
     expected = recipe.expect_scores(made)
     answered = np.full(expected.shape, np.nan, np.float32)
-    with Client(**ask.read_known(server.http), model=recipe.ensemble) as client:
+    with ask.uncounted_client(server.http, recipe.ensemble) as client:
         for row, path in zip(answered, made.pictures, strict=True):
             for label in client.classify(path.read_bytes(), min(len(names), MOST_LABELS)).labels:
                 if label.label != names[label.index]:
@@ -97,9 +95,8 @@ def _sample(word: str) -> Sample | None:
 def require_shown(pipeline: Pipeline, server: State, wanted: list[Sample]) -> None:
     """The user's own word of what their pictures show: only that can tell whether pictures are
     prepared as the network was trained."""
-    from bundle_client import Client
 
-    with Client(**ask.read_known(server.http), model=pipeline.ensemble) as client:
+    with ask.uncounted_client(server.http, pipeline.ensemble) as client:
         for path, label in wanted:
             first = client.classify(path, top=1).labels[0]
             if first.label != label:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from bundle_serving.address import Address
 from scripts import bootstrap
@@ -14,9 +16,21 @@ from scripts.settings import arguments
 from scripts.stacks import client_side, exposure
 from scripts.stacks.state import State
 
+if TYPE_CHECKING:
+    from bundle_client import Client
+
 
 def server_of(server: State) -> Server:
     return Server(read_known(server.http), partial(_client, server), partial(_watch, server))
+
+
+def uncounted_client(address: Address, model: str) -> Client:
+    """One whose requests look after the server: no figure of its users counts them."""
+    from bundle_client import Client
+
+    client = Client(**read_known(address), model=model)
+    client.server = replace(client.server, headers=tuple(address.uncounted_headers.items()))
+    return client
 
 
 def read_known(address: Address, protocol: str = "http") -> Known:

@@ -97,14 +97,7 @@ def run(
     server: State, version: Version, model: str, items: Sequence[Item], ask_one: Ask[T]
 ) -> Run[T]:
     """Several at once. An item that cannot be read is noted; any other fault ends it."""
-    from bundle_client import (
-        Client,
-        ClientError,
-        PictureRefused,
-        SoundRefused,
-        SourceError,
-        TextRefused,
-    )
+    from bundle_client import ClientError, PictureRefused, SoundRefused, SourceError, TextRefused
 
     of_the_item = (PictureRefused, SoundRefused, SourceError, TextRefused)
     side = ask.server_of(server)
@@ -120,7 +113,7 @@ def run(
     answers, ms, refused = list[T | None](), np.zeros(len(items)), dict[int, str]()
     what = f"asking {version.title or model} about {len(items):,} items, {TOGETHER} at a time"
     began = time.monotonic()
-    with Client(**side.known, model=model) as client, console.waiting(what) as waiting:
+    with ask.uncounted_client(server.http, model) as client, console.waiting(what) as waiting:
         asked = Asked(side, client, model)
         pool = ThreadPoolExecutor(TOGETHER)
         try:

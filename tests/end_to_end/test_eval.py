@@ -20,6 +20,7 @@ from scripts.artefacts.drawn.drawings import drawing
 from scripts.artefacts.drawn.things import NAMES
 from scripts.artefacts.manifest import Torchvision
 from scripts.steps import networks
+from tests.end_to_end.test_together import counted
 from tests.project import Project, error_lines, picture
 
 LABELS = [f"drawn {name}" for name in NAMES]
@@ -33,7 +34,9 @@ def test_photos_of_classes_by_number(served: Project, tmp_path: Path) -> None:
         (tmp_path / str(label)).mkdir(exist_ok=True)
         (tmp_path / str(label) / f"{number}.jpg").write_bytes(picture())
     (tmp_path / "504" / "broken.jpg").write_bytes(b"no picture")
+    before = counted(served)
     output = served.made("eval", EVAL=str(tmp_path))
+    assert counted(served) == before, "what users ask is another matter"
     assert re.search(r"right .* of 4\n", output) and "504/broken.jpg" in output
     assert "the same answer as the original to" in output
     found = json.loads(served.made("eval", JSON="1"))  # on what was named the last time

@@ -86,7 +86,7 @@ def counted(project: Project) -> list[str]:
 
 def answered(project: Project) -> list[str]:
     """The lines of the table that `make status` ends with."""
-    return re.findall(r"^ ?\w+ +\d+ +\d+ +\d+ .*$", project.made("status"), re.MULTILINE)
+    return re.findall(r"^ ?\w+(?:, .*)? +\d+ +\d+ +\d+ .*$", project.made("status"), re.MULTILINE)
 
 
 @pytest.mark.parametrize("served", ["local"], indirect=True)
