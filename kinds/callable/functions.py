@@ -16,7 +16,7 @@ from kinds.callable.recipe import DESCRIBE, Function, not_on_a_gpu
 from scripts.base import files, lock
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.recipes import folders, pipelines
+from scripts.recipes import folders
 from scripts.recipes.layout import GPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import own_pipelines
@@ -35,10 +35,11 @@ HEAD = "# A function: `make ask MODEL={name} INPUTS=…`.\n"
 def write_new(name: str) -> list[Path]:
     """The template under this name, and its test beside it."""
     path = Path(name).expanduser()
-    if not re.fullmatch(NAME, path.stem) or keyword.iskeyword(path.stem) or path.suffix != ".py":
+    is_one = re.fullmatch(NAME, path.stem) and path.stem.isidentifier()
+    if not is_one or keyword.iskeyword(path.stem) or path.suffix != ".py":
         raise UserError(
             f"NEW={name} does not name a function",
-            "use lower-case letters, digits and _: NEW=mine.py",
+            "use letters, digits and _: NEW=mine.py",
         )
     sources = [TEMPLATE / f"{begin}{FIRST}.py" for begin in ("", "test_")]
     targets = {source: path.with_name(source.name.replace(FIRST, path.stem)) for source in sources}
@@ -57,20 +58,12 @@ def add_functions(file: Path) -> tuple[list[Pipeline], State]:
     server = running_server()
     wanted = [_pipeline(name, each, file) for name, each in _describe_file(file, server).items()]
     for pipeline in wanted:
-        _require_unused(pipeline.name)
+        own_pipelines.require_unused(pipeline.name, "model_name")
         own_pipelines.require_new(pipeline)
     with ExitStack() as undone:
         for pipeline in wanted:
             undone.enter_context(_serve_until_failure(pipeline, server))
     return wanted, server
-
-
-def _require_unused(name: str) -> None:
-    if name in pipelines.recipes():
-        raise UserError(
-            f"{name} already exists",
-            f"for a new version of it, make publish MODEL={name}; or choose another model_name",
-        )
 
 
 def _describe_file(file: Path, server: State) -> dict[str, Any]:

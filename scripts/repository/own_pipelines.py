@@ -23,22 +23,25 @@ from scripts.repository import archive, live
 def require_a_name(name: str) -> None:
     if not re.fullmatch(NAME, name):
         problem = f"NAME={name} is not a valid name" if name else "no NAME given"
-        raise UserError(problem, "use lower-case letters, digits and _: make add-model NAME=birds")
+        raise UserError(problem, "use letters, digits, _ and -: make add-model NAME=birds")
 
 
-def require_unused(name: str) -> None:
-    if name in pipelines.recipes():
-        raise UserError(
-            f"{name} already exists",
-            f"for a new version of it, make publish MODEL={name}; or choose another NAME",
-        )
+def require_unused(name: str, word: str = "NAME") -> None:
+    """Not even in other case: some file systems do not tell the two apart."""
+    for there in pipelines.recipes():
+        if there.casefold() == name.casefold():
+            raise UserError(
+                f"{there} already exists",
+                f"for a new version of it, make publish MODEL={there}; or choose another {word}",
+            )
 
 
 def require_new(pipeline: Pipeline) -> None:
     """None of its names may exist: if adding it fails, all of its files are removed again."""
-    wanted = {pipeline.name, pipeline.ensemble, *pipeline.recipe.members}
+    names = {pipeline.name, pipeline.ensemble, *pipeline.recipe.members}
+    wanted = {name.casefold() for name in names}
     there = folders.model_folders().keys() | pipelines.recipes().keys()
-    if taken := sorted(wanted & there):
+    if taken := sorted(name for name in there if name.casefold() in wanted):
         raise UserError(f"{taken[0]} already exists", "choose another NAME")
     if archive.numbers(pipeline):
         kept = archive.home(pipeline).relative_to(ROOT)

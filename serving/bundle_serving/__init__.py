@@ -8,7 +8,7 @@ from pathlib import Path
 for home in ("kinds", "extensions"):
     __path__ += sorted(map(str, Path(__file__).parents[2].glob(f"{home}/*/serving")))
 
-NAME = "[a-z][a-z0-9_]{0,40}"  # what a pipeline of the user's may be called
+NAME = "[A-Za-z][A-Za-z0-9_-]{0,40}"  # what a pipeline of the user's may be called
 CACHE = "cache"  # a parameter of requests: false, and no earlier answer will do
 # The id of our own requests (own_requests.py), which the door leaves out of what it measures.
 CHECK_HEADER = "bundle-check"

@@ -77,13 +77,15 @@ def test_what_is_refused_at_once(
         recipe("pets", given)
 
 
-@pytest.mark.parametrize("name", ["", "Pets", "9pets", "../pets"])
+@pytest.mark.parametrize("name", ["", "pe ts", "9pets", "../pets", "-pets", "a.b"])
 def test_names_that_are_none(name: str) -> None:
     with pytest.raises(UserError, match=r"valid name|no NAME"):
         require_a_name(name)
 
 
-@pytest.mark.parametrize("name", ["preprocessing", *(each.name for each in pipelines.others())])
+@pytest.mark.parametrize(
+    "name", ["preprocessing", "Preprocessing", *(each.name for each in pipelines.others())]
+)
 def test_what_is_there_is_not_taken_for_something_new(name: str) -> None:
     with pytest.raises(UserError, match="already exists"):
         require_new(Pipeline(name, recipe(name, {"ARCH": "resnet18"})))

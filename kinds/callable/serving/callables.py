@@ -99,9 +99,9 @@ class Bindings:
         """PyTriton's arguments; versions and traces are the bundle's own."""
         if not re.fullmatch(NAME, model_name):
             raise NotServed(
-                f"model_name={model_name} is not a valid name; use lower-case letters, digits and _"
+                f"model_name={model_name} is not a valid name; use letters, digits, _ and -"
             )
-        if model_name in self.bound:
+        if model_name.casefold() in map(str.casefold, self.bound):
             raise NotServed(f"{model_name} is bound twice; choose another model_name")
         callables = [infer_func] if callable(infer_func) else list(infer_func)
         if not (callables and all(map(callable, callables))):

@@ -154,7 +154,7 @@ def main():
     text = {"dtype": bytes, "shape": (1,)}
     with Triton(config=TritonConfig(http_port=8000, log_verbose=4)) as triton:
         triton.bind(
-            model_name="desk_topic",
+            model_name="DeskTopic",
             infer_func=sorters(["cpu", "cpu"]),
             inputs=[Tensor(name="ticket", **text)],
             outputs=[
@@ -173,7 +173,7 @@ def main():
             strict=True,
         )
         triton.bind(
-            model_name="desk_told",
+            model_name="Desk-Told",
             infer_func=told,
             inputs=[Tensor(name="text", **text)],
             outputs=[Tensor(name="word", **text)],
@@ -421,7 +421,7 @@ def test_a_program_for_pytriton_answers_its_clients_as_its_functions_do(
     by_http, by_grpc = f"http://{served.http}", f"grpc://{served.grpc}"
 
     def sorted_tickets() -> dict[str, Any]:
-        with ModelClient(by_http, "desk_topic", inference_timeout_s=60) as client:
+        with ModelClient(by_http, "DeskTopic", inference_timeout_s=60) as client:
             return plain(client.infer_batch(tickets))
 
     expected = plain(desk.Sorter.__call__.__wrapped__(desk.Sorter("cpu"), tickets))
@@ -432,15 +432,15 @@ def test_a_program_for_pytriton_answers_its_clients_as_its_functions_do(
     inside = desk.masked.__wrapped__.__wrapped__
     assert answer["masked"] == inside(tickets, b"#")[0].tolist()
     assert answer["masked"][-1] == [b"card or bill ##"]
-    with DecoupledModelClient(by_grpc, "desk_told") as client:
+    with DecoupledModelClient(by_grpc, "Desk-Told") as client:
         parts = [part["word"].tolist() for part in client.infer_sample(tickets[3])]
     whole = desk.told.__wrapped__(tickets[3:])
     assert [[part] for part in parts] == [part["word"].tolist() for part in whole]
     with ModelClient(by_http, "desk_weighed") as client:
         assert client.infer_sample(tickets[0])["weight"].tolist() == [16]
         assert client.infer_sample(tickets[0], parameters={"by": 3})["weight"].tolist() == [48]
-    broken = refusal(served, "desk_topic", ticket="out of memory")
-    assert "desk_topic: PyTritonUnrecoverableError: the model is broken" in broken
+    broken = refusal(served, "DeskTopic", ticket="out of memory")
+    assert "DeskTopic: PyTritonUnrecoverableError: the model is broken" in broken
     assert [sorted_tickets() for _ in range(4)] == [expected] * 4
 
 

@@ -58,7 +58,7 @@ def test_the_template_and_its_test(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     command = [sys.executable, "-m", "unittest", "test_word_count"]
     environment = {"PYTHONPATH": f"{ROOT / 'serving'}"}
     assert subprocess.run(command, cwd=tmp_path, env=environment).returncode == 0
-    for name in ("word_count.py", "Words.py", "def.py", "words"):
+    for name in ("word_count.py", "two-words.py", "def.py", "words"):
         with pytest.raises(UserError):
             functions.write_new(name)
 
@@ -97,6 +97,16 @@ def main():
 @pytest.mark.parametrize("started", ["main()", "if __name__ == '__main__':\n    main()"])
 def test_a_program_for_pytriton_is_taken_as_it_is(tmp_path: Path, started: str) -> None:
     assert instance(file_of(tmp_path, f"{PROGRAM}\n{started}\n")).ask(x=2)["y"].tolist() == [2]
+
+
+@pytest.mark.parametrize("name", ["Linear", "ModelName", "Identity", "GPT-2_xl"])
+def test_names_as_programs_for_pytriton_have_them(tmp_path: Path, name: str) -> None:
+    binding = f"triton.bind({name!r}, f, [tensor()], [tensor('y')])"
+    file = file_of(tmp_path, f"def bind(triton):\n    {binding}\n")
+    assert [*load(file)] == [name]
+    again = binding.replace(name, name.lower())
+    with pytest.raises(NotServed, match="bound twice"):
+        load(file_of(tmp_path, f"def bind(triton):\n    {binding}\n    {again}\n"))
 
 
 X, Y = "[tensor()]", "[tensor(name='y')]"
