@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import msgspec
 import yaml
 
-from bundle_door.answers import Answer, as_json
+from bundle_door.answers import Answer
 
 HERE = Path(__file__).parent
 PAGE = HERE / "page"
@@ -43,11 +44,16 @@ def paths() -> list[str]:
 def documents() -> dict[str, Answer]:
     files = {f"/page/{path.name}": file(path) for path in PAGE.iterdir() if path.suffix in KINDS}
     shown = {"/": files.pop("/page/index.html"), "/docs": files.pop("/page/docs.html")}
-    openapi = as_json(yaml.safe_load((HERE / "openapi.yaml").read_text()))
-    return {**shown, **files, "/openapi.json": openapi}
+    openapi = yaml.safe_load((HERE / "openapi.yaml").read_text())
+    described = tagged(msgspec.json.encode(openapi), "application/json")
+    return {**shown, **files, "/openapi.json": described}
 
 
 def file(path: Path) -> Answer:
-    body = path.read_bytes()
+    return tagged(path.read_bytes(), KINDS[path.suffix])
+
+
+def tagged(body: bytes, kind: str) -> Answer:
+    """A browser that has it already is not sent it again."""
     tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
-    return Answer(body, headers={"content-type": KINDS[path.suffix], "etag": tag, **HEADERS})
+    return Answer(body, headers={"content-type": kind, "etag": tag, **HEADERS})

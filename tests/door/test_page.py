@@ -130,7 +130,7 @@ def test_a_dropped_picture_is_asked_of_both_versions(tab: Tab, tmp_path: Path) -
     assert tab.text("#tally") == "same 1 · differs 0"
     assert tab.text(".labels li").split("\n") == ["high", "100.0 %"]
     # Untrained weights are told once.
-    assert tab.text(".answer .facts") == "mobilenet_v2, weights random"
+    assert tab.text(".answer .facts") == (f"mobilenet_v2, weights random · in the API: {PIPELINE}")
     assert str(tab.run("document.body.innerText")).lower().count("untrained") == 1
     assert "candidate, 10%" in tab.text(".answer:nth-of-type(2) .facts")
     assert tab.console == []
@@ -208,6 +208,16 @@ def test_boxes_are_chosen_by_score_and_class(tab: Tab, tmp_path: Path) -> None:
     tab.look(1366, 768)
     scene, listed = (rectangle(tab, each) for each in (".scene", ".found"))
     assert listed["left"] >= scene["right"] and listed["top"] == scene["top"]
+
+
+def test_a_high_picture_fits_the_screen(tab: Tab, tmp_path: Path) -> None:
+    tab.look(1366, 768)
+    street = tmp_path / "street.jpg"
+    street.write_bytes(picture((900, 1200)))
+    find(tab, street)
+    tab.until("document.querySelector('.scene img').complete")
+    tab.run("document.getElementById('answers').scrollIntoView()")
+    assert rectangle(tab, ".scene")["bottom"] <= 768
 
 
 def rectangle(tab: Tab, selector: str) -> dict[str, float]:
@@ -372,8 +382,15 @@ def test_refused_and_failed_are_told_apart(tab: Tab) -> None:
         assert axe.violations(tab, axe.script()) == []
     tab.look(1366, 768)
     assert rectangle(tab, ".top")["height"] < 60
-    tab.look(width=360, height=700)
-    assert tab.run("document.documentElement.scrollWidth") <= 360
+    for width in (390, 320):
+        tab.look(width=width, height=700)
+        assert tab.run("document.documentElement.scrollWidth") <= width
+        # Each figure of the table is seen, under its name.
+        cells = "[...document.querySelectorAll('#series td')]"
+        assert tab.run(f"{cells}.every(each => each.getBoundingClientRect().right <= {width})")
+        shown = f"{cells}.map(each => getComputedStyle(each, '::before').content)"
+        assert tab.run(shown)[-2:] == ['"Refused"', '"Failed"']
+        assert axe.violations(tab, axe.script()) == []
 
 
 def test_a_file_that_is_no_picture_is_no_fault_of_the_servers(tab: Tab, tmp_path: Path) -> None:
@@ -387,7 +404,7 @@ def test_a_file_that_is_no_picture_is_no_fault_of_the_servers(tab: Tab, tmp_path
 
 def test_the_classes_stand_below_the_question(tab: Tab) -> None:
     choose(tab, PIPELINE)
-    assert tab.text("#classes") == "ImageNet: 3 classes: low, middling, high"
+    assert tab.text("#classes") == "ImageNet knows 3 classes: low, middling, high"
 
 
 def test_the_main_pipeline_comes_first_then_networks_of_the_users(tab: Tab) -> None:
@@ -424,8 +441,11 @@ def test_the_page_comes_in_two_steps_and_once(page: Behind) -> None:
     named = set(re.findall(r'modulepreload" href="page/(\w+)\.js"', body.decode()))
     assert named == {path.stem for path in PAGE.glob("*.js")} - {"docs"}
     again = {"if-none-match": headers["etag"]}
-    status, _, body = page.ask("GET", "/", None, again)
-    assert (status, body) == (304, b"")
+    for path in ("/", "/docs", "/openapi.json"):
+        _, headers, _ = page.ask("GET", path)
+        had = {"if-none-match": headers["etag"]}
+        status, _, body = page.ask("GET", path, None, had)
+        assert (status, body) == (304, b"")
     assert page.ask("GET", "/page/main.js", None, again)[0] == 200
 
 
@@ -627,6 +647,28 @@ def test_of_many_pictures_those_on_screen_come_first(tab: Tab, tmp_path: Path) -
     assert list(dict.fromkeys(row[0] for row in rows)) == files
     assert [row[-1] for row in rows].count("not asked") == 196
     assert tab.run("document.documentElement.scrollHeight") < 3000
+    # The rest may be asked after all.
+    press(tab, "Ask again")
+    assert len(wait_for_held(tab, 4)) == 4 and tab.text(".far") == "4 of 200"
+
+
+def press(tab: Tab, name: str) -> None:
+    """A button of the grid's."""
+    tab.run(f"""[...document.querySelectorAll('.many-head button:not([hidden])')]
+        .find(each => each.innerText === '{name}').click()""")
+
+
+def test_pictures_that_found_no_server_are_asked_again(tab: Tab, tmp_path: Path) -> None:
+    tab.run("""{ const real = window.fetch; window.fails = 7;
+        window.fetch = (path, options) => String(path).startsWith('classify') && fails-- > 0
+          ? Promise.reject(new TypeError('gone')) : real(path, options); }""")
+    tab.drop(*many(tmp_path, 10))
+    tab.until("document.querySelector('.far')?.innerText.startsWith('20 of 20')")
+    assert json.loads(save(tab, "JSON"))[0]["error"] == "The server does not answer"
+    press(tab, "Ask again")
+    tab.until("document.querySelector('.many .facts').innerText.includes('same 10, differs 0')")
+    assert not [each for each in json.loads(save(tab, "JSON")) if "error" in each]
+    assert "Ask again" not in tab.text(".many-head")
 
 
 def test_many_answers_are_summed_up_and_taken_along(tab: Tab, tmp_path: Path) -> None:
@@ -640,9 +682,11 @@ def test_many_answers_are_summed_up_and_taken_along(tab: Tab, tmp_path: Path) ->
     assert tab.text(".grid .file") == "000.jpg"
     assert tab.run("document.querySelector('.many-head button').hidden")
     head, *lines = save(tab, "CSV").splitlines()
-    assert head == "file,model,version,rank,label,probability,error"
+    assert head == "file,pipeline,model,version,rank,label,probability,error"
+    # By both of its names: the page's, and that of the API.
+    assert lines[0].startswith(f"000.jpg,ImageNet,{PIPELINE},3,1,high,")
     high = [line.split(",") for line in lines[:3]]
-    assert [row[3] for row in high] == ["1", "2", "3"] and high[0][4] == "high"
+    assert [row[4] for row in high] == ["1", "2", "3"] and high[0][5] == "high"
     assert "'=1+1.jpg" in lines[-1] and len(lines) == 11 * 3 + 1
     answers = json.loads(save(tab, "JSON"))
     assert len(answers) == 12 and [each for each in answers if "error" in each]
@@ -712,8 +756,8 @@ def test_a_busy_server_is_asked_again(tab: Tab, tmp_path: Path) -> None:
     """Refused as keys.py and limits.py refuse; then let through."""
     tab.run("""{ const real = window.fetch; window.refusals = 3;
         window.fetch = (path, options) => String(path).startsWith('classify') && refusals-- > 0
-          ? Promise.resolve(new Response('{"error": "busy"}',
-              { status: refusals ? 429 : 503, headers: { 'retry-after': '0.05' } }))
+          ? Promise.resolve(new Response('{"error": "busy"}', refusals ? { status: 429,
+              headers: { 'retry-after': '0.05' } } : { status: 503 })) // as of what stops
           : real(path, options); }""")
     tab.drop(pictures(tmp_path)[0])
     tab.until("document.querySelector('.labels')?.innerText")
@@ -748,5 +792,12 @@ def test_the_api_is_told_whole_and_under_its_address(tab: Tab, page: Behind) -> 
     tab.run("document.querySelectorAll('details').forEach(each => each.open = true)")
     lines = tab.run("[...document.querySelectorAll('details p')].map(each => each.innerText)")
     assert not [line for line in lines if re.fullmatch(r"\d+:\s*(undefined)?", line)]
+    # As wide as the window, and no wider.
+    for width in (320, 1366, 3840):
+        tab.look(width, 2160)
+        last = rectangle(tab, ".top nav a:last-child")
+        assert width - 120 < last["right"] <= width
+        assert width - 120 < rectangle(tab, "#paths")["right"] <= width
+        assert tab.run("document.documentElement.scrollWidth") <= width
     examples = tab.run("[...document.querySelectorAll('pre')].map(each => each.innerText).join()")
     assert "localhost:8000" not in examples and f"localhost:{page.http_port}/classify" in examples

@@ -78,7 +78,6 @@ def test_the_last_minutes() -> None:
     for _ in range(10):
         recent.slot(series).counts[10] += 1
     recent.slot(series).errors += 2
-    recent.slot(series).refused += 1
     recent.slot(series).failed += 1
     (summary,) = recent.as_json()
     assert (summary["asked"], summary["failed"]) == (11, 1), "without a wait"
@@ -91,12 +90,20 @@ def test_the_last_minutes() -> None:
     assert summary["per_second"] == 0 and summary["p99_ms"] is None
 
 
+def test_what_a_busy_server_refuses_is_not_its_failure() -> None:
+    observed = Observed()
+    for status in (400, 429, 503, 500, 504):
+        observed.request(("p", "1", "http"), status, 0.1)
+    slot = observed.recent.slot(("p", "1", "http"))
+    assert (slot.errors, slot.refused, slot.failed) == (5, 3, 2)
+
+
 def test_percentiles_over_time_rest_on_enough_answers() -> None:
     now = [1_000_000.0]
     recent = Recent(lambda: now[0])
     recent.slot(("p", "1", "http")).counts[10] += 1
     recent.slot(("q", "1", "http")).errors += 2
-    recent.slot(("q", "1", "http")).refused += 1
+    recent.slot(("q", "1", "http")).failed += 1
     now[0] += SLOT_S
     told = recent.over_time()
     assert {len(values) for values in told.values()} == {SLOTS - 1}

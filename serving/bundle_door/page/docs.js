@@ -12,8 +12,8 @@ for (const [path, methods] of Object.entries(api.paths)) {
     if (method === "parameters") continue;
     document.getElementById("paths").append(
       element("details", {},
-        element("summary", {}, element("b", {}, method.toUpperCase()), element("code", {}, path)),
-        element("p", {}, call.description ?? call.summary),
+        element("summary", {}, element("b", {}, method.toUpperCase()), element("code", {}, path), element("span", {}, call.summary)),
+        ...(call.description ? [element("p", {}, call.description)] : []),
         ...[...(methods.parameters ?? []), ...(call.parameters ?? [])].map(whole).map(given =>
           element("p", {}, `${given.name} (${given.in})${given.description ? `: ${given.description}` : ""}`)),
         ...(call["x-example"] ? [element("pre", { tabIndex: 0 }, here(call["x-example"]))] : []),

@@ -63,11 +63,11 @@ function tiles(state) {
   const refused = sum("refused"), failed = sum("errors") - refused;
   const shown = [
     ["answers/s", rate(sum("per_second"))],
-    ["p95", slowest ? ms(slowest) : "–", "of the slowest pipeline"],
+    ["p95", slowest ? ms(slowest) : "–", "95 of 100 answers took no longer, of the slowest pipeline"],
     ["being answered", Math.max(0, state.in_flight - 1)], // without this very request
     ["queued", queued],
-    ["refused", refused, "for what was asked: 4xx"],
-    ["failed", failed, "by the server: 5xx", failed ? "bad" : ""],
+    ["refused", refused, "for what was asked (4xx), or as the server was busy (503)"],
+    ["failed", failed, "by the server (other 5xx)", failed ? "bad" : ""],
   ];
   byId("tiles").replaceChildren(...shown.map(([name, value, title = "", className = ""]) =>
     element("div", { title, className }, element("dt", {}, name), element("dd", {}, String(value)))));
@@ -126,13 +126,19 @@ function roundUp(value) {
 
 function table(series, names) {
   byId("series").hidden = !series.length;
-  const cell = (text, className = "") => element("td", { className }, text);
-  byId("series").tBodies[0].replaceChildren(...series.map(each => element("tr", {},
-    cell(each.pipeline ? names(each.pipeline) : "any"), cell(each.version || "–"), cell(each.protocol),
-    cell(rate(each.per_second), "n"),
-    ...["p50_ms", "p95_ms", "p99_ms"].map(name => each[name]
-      ? cell(ms(each[name]), "n") : element("td", { className: "n", title: `Of ${each.answered} answers there is none` }, "–")),
-    cell(String(each.refused), "n"), cell(String(each.errors - each.refused), each.errors > each.refused ? "n bad" : "n"))));
+  const heads = [...byId("series").tHead.rows[0].cells];
+  byId("series").tBodies[0].replaceChildren(...series.map(each => {
+    const cells = [
+      [each.pipeline ? names(each.pipeline) : "any"], [each.version || "–"], [each.protocol],
+      [rate(each.per_second), "n"],
+      ...["p50_ms", "p95_ms", "p99_ms"].map(name => each[name]
+        ? [ms(each[name]), "n"] : ["–", "n", `Of ${each.answered} answers there is none`]),
+      [String(each.refused), "n"], [String(each.errors - each.refused), each.errors > each.refused ? "n bad" : "n"],
+    ];
+    // On a telephone, where the heads are not seen, each figure has its own.
+    return element("tr", { role: "row" }, ...cells.map(([text, className = "", title = ""], at) =>
+      element("td", { role: "cell", className, title, "data-name": heads[at].innerText }, text)));
+  }));
 }
 
 // How far each version's answers have moved, and which classes did.

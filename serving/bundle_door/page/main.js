@@ -80,7 +80,7 @@ function offerBeside(value = "", kept = null) {
   byId("beside-label").hidden = !others.length;
   askWith(mediumOf(now), QUESTIONS[now?.kind]);
   const { count: classes, first } = now?.classes ?? { count: 0 };
-  byId("classes").textContent = classes ? `${now.title}: ${classes.toLocaleString()} classes: ${first.map(plain).join(", ")}${classes > first.length ? " …" : ""}` : "";
+  byId("classes").textContent = classes ? `${now.title} knows ${classes.toLocaleString()} classes: ${first.map(plain).join(", ")}${classes > first.length ? " …" : ""}` : "";
   const untrained = [...new Set([now, beside()].filter(each => each?.untrained).map(each => each.title))];
   byId("untrained").hidden = !untrained.length;
   byId("untrained").textContent =
@@ -171,30 +171,34 @@ async function showAnswer(place, pipeline, question) {
 }
 
 function askMany(questions, asked) {
-  const stopped = new AbortController();
-  asking.signal.addEventListener("abort", () => stop(), { once: true });
-  const many = new Many(questions, asked, stop);
-  const places = many.tiles.map(each => each.made);
+  let stopped = new AbortController();
+  const many = new Many(questions, asked, ask, stop);
+  asking.signal.addEventListener("abort", stop, { once: true });
+  byId("answers").prepend(many.made);
+
   function stop() {
-    withdraw(places);
+    withdraw(many.tiles.map(each => each.made));
     stopped.abort();
   }
-  byId("answers").prepend(many.made);
-  for (const tile of many.tiles)
-    enqueue(tile.made, async () => {
-      const answers = [];
-      for (const pipeline of asked) {
-        const question = { ...tile.question, signal: stopped.signal };
-        const result = await answerOf(pipeline, question, limits.body_bytes).then(found => ({ found }), fault => ({ fault }));
-        if (result.fault?.name === "AbortError") return;
-        many.add(tile, pipeline, result, () => showWhole(tile.question, asked));
-        if (result.found) answers.push(result.found);
-      }
-      const alike = answers.length > 1 ? areAlike(asked, answers) : null;
-      if (alike === null) return;
-      count(alike);
-      many.compare(alike);
-    });
+
+  function ask(many, tiles) {
+    stopped = new AbortController();
+    tiles.forEach(tile => enqueue(tile.made, () => askTile(many, tile, asked, stopped.signal)));
+  }
+}
+
+async function askTile(many, tile, asked, signal) {
+  for (const pipeline of asked.filter(each => !tile.results.has(each))) {
+    const question = { ...tile.question, signal };
+    const result = await answerOf(pipeline, question, limits.body_bytes).then(found => ({ found }), fault => ({ fault }));
+    if (result.fault?.name === "AbortError") return;
+    many.add(tile, pipeline, result, () => showWhole(tile.question, asked));
+  }
+  const answers = asked.map(each => tile.found.get(each)).filter(Boolean);
+  const alike = answers.length > 1 ? areAlike(asked, answers) : null;
+  if (alike === null) return;
+  count(alike);
+  many.compare(alike);
 }
 
 // One of many, as a card over the page: it has been counted.

@@ -8,12 +8,10 @@ export const MANY = 9;
 const MOST_COUNTED = 4;
 
 export class Many {
-  constructor(questions, pipelines, stop) {
-    this.began = performance.now();
+  // `ask` asks about some of its tiles, until `stop`.
+  constructor(questions, pipelines, ask, stop) {
     this.pipelines = pipelines;
-    this.answered = 0;
     this.alike = [0, 0]; // of two versions: differs, same
-    this.stopped = false;
     this.tiles = questions.map(question => this.tile(question));
     this.far = element("p", { className: "far", role: "status" });
     this.counts = element("ul", { className: "facts" });
@@ -23,13 +21,38 @@ export class Many {
       this.tiles.forEach(each => this.say(each));
       this.end("stopped");
     });
+    this.again = button("Ask again", () => this.begin(ask));
     const exports = [["CSV", "text/csv", csv], ["JSON", "application/json", json]];
     this.files = exports.map(([name, type, write]) =>
       button(name, () => save(`answers.${name.toLowerCase()}`, type, write(this.answers()))));
     this.grid = element("ul", { className: "grid", tabIndex: 0, "aria-label": "Answers" }, ...this.tiles.map(each => each.made));
     this.made = element("section", { className: "many" },
-      element("div", { className: "many-head" }, this.far, this.stop, ...this.files), this.counts, this.grid);
+      element("div", { className: "many-head" }, this.far, this.stop, this.again, ...this.files), this.counts, this.grid);
+    this.begin(ask);
+  }
+
+  // Those that have not been asked, and those where to ask again may help.
+  begin(ask) {
+    const tiles = this.tiles.filter(each => this.lacks(each));
+    for (const tile of tiles) {
+      tile.passing.forEach(pipeline => tile.results.delete(pipeline));
+      tile.passing.clear();
+      tile.said.classList.toggle("bad", [...tile.results.values()].some(each => each.error));
+    }
+    this.stopped = this.stop.hidden = false;
+    this.began = performance.now();
+    this.before = this.answered;
+    tiles.forEach(each => this.say(each));
     this.show();
+    ask(this, tiles);
+  }
+
+  lacks(tile) {
+    return tile.passing.size > 0 || tile.results.size < this.pipelines.length;
+  }
+
+  get answered() {
+    return this.tiles.reduce((sum, each) => sum + each.results.size, 0);
   }
 
   tile(question) {
@@ -38,7 +61,7 @@ export class Many {
     const said = element("span", { className: "said" }, "…");
     const open = element("button", { type: "button", title: question.file.name },
       picture, element("span", { className: "file" }, question.file.name), said);
-    return { question, results: new Map(), said, open, made: element("li", {}, open) };
+    return { question, results: new Map(), found: new Map(), passing: new Set(), said, open, made: element("li", {}, open) };
   }
 
   compare(alike) {
@@ -52,7 +75,8 @@ export class Many {
     tile.open.onclick = () => show(tile.question);
     tile.results.set(pipeline, fault ? { error: fault.message }
       : { labels: labels.map(each => ({ label: plain(each.label), probability: each.probability })) });
-    this.answered += 1;
+    if (found) tile.found.set(pipeline, { ...found, mask: null }); // of 500, too much
+    if (fault?.passing) tile.passing.add(pipeline);
     if (fault) tile.said.classList.add("bad");
     this.say(tile);
     this.show();
@@ -66,7 +90,7 @@ export class Many {
   // In the order of the files, with those that have none.
   answers() {
     return this.tiles.flatMap(tile => this.pipelines.map(pipeline => ({
-      file: tile.question.file.name, model: pipeline.model, version: pipeline.version,
+      file: tile.question.file.name, pipeline: pipeline.title, model: pipeline.model, version: pipeline.version,
       ...(tile.results.get(pipeline) ?? { error: this.stopped ? "not asked" : "no answer yet" }),
     })));
   }
@@ -74,16 +98,20 @@ export class Many {
   show() {
     const all = this.tiles.length * this.pipelines.length, done = this.answered;
     if (done === all) return this.end("");
-    const rate = done / ((performance.now() - this.began) / 1000);
-    this.far.textContent = `${done} of ${all}${done ? ` · ${rate.toFixed(1)}/s` : ""}`;
+    this.again.hidden = true;
+    this.far.textContent = `${done} of ${all}${done > this.before ? ` · ${this.rate()}` : ""}`;
     this.count();
+  }
+
+  rate() {
+    return `${((this.answered - this.before) / ((performance.now() - this.began) / 1000)).toFixed(1)}/s`;
   }
 
   end(how) {
     this.stop.hidden = true;
-    const seconds = (performance.now() - this.began) / 1000;
+    this.again.hidden = !this.tiles.some(each => this.lacks(each));
     const all = this.tiles.length * this.pipelines.length;
-    this.far.textContent = [`${this.answered} of ${all}`, how || `${(all / seconds).toFixed(1)}/s`].join(" · ");
+    this.far.textContent = `${this.answered} of ${all} · ${how || this.rate()}`;
     this.count();
     byId("spoken").textContent = `${[this.far, ...this.counts.children].map(each => each.textContent).join(". ")}`;
   }
@@ -124,10 +152,10 @@ function button(name, act) {
 const json = answers => `${JSON.stringify(answers, null, 1)}\n`;
 
 function csv(answers) {
-  const lines = answers.flatMap(({ file, model, version, labels = [], error = "" }) => !labels.length
-    ? [[file, model, version, "", "", "", error]]
-    : labels.map(({ label, probability }, at) => [file, model, version, at + 1, label, probability, ""]));
-  return [["file", "model", "version", "rank", "label", "probability", "error"], ...lines].map(line => `${line.map(cell).join(",")}\n`).join("");
+  const lines = answers.flatMap(({ file, pipeline, model, version, labels = [], error = "" }) => !labels.length
+    ? [[file, pipeline, model, version, "", "", "", error]]
+    : labels.map(({ label, probability }, at) => [file, pipeline, model, version, at + 1, label, probability, ""]));
+  return [["file", "pipeline", "model", "version", "rank", "label", "probability", "error"], ...lines].map(line => `${line.map(cell).join(",")}\n`).join("");
 }
 
 // Quoted, and never a formula of a spreadsheet's.

@@ -18,7 +18,7 @@ const MOST_TRIES = 20;
 async function patient(path, options) {
   for (let tries = 1; ; tries++) {
     const answer = await fetch(path, options);
-    const after = Number(answer.headers.get("retry-after"));
+    const after = Number(answer.headers.get("retry-after")) || (answer.status === 503 ? 1 : 0);
     if (![429, 503].includes(answer.status) || !after || tries === MOST_TRIES || options.quiet) return answer;
     await pause(after * 1000, options.signal);
   }

@@ -44,10 +44,12 @@ class Slot:
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
     errors: int = 0
-    # Of these, what the caller has to change: 4xx.
-    refused: int = 0
-    # And those that are nobody else's fault.
+    # Of these, those that are the server's own fault; the others it refused.
     failed: int = 0
+
+    @property
+    def refused(self) -> int:
+        return self.errors - self.failed
 
 
 @dataclass
@@ -216,7 +218,6 @@ class Observed:
             slot.counts[bisect_left(SECONDS, seconds)] += 1
         else:
             slot.errors += 1
-            slot.refused += status < 500
             why = WHY.get(status, "other")
             self.errors.append(
                 {"at": time.time(), "pipeline": series[0], "status": status, "why": why}
