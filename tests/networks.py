@@ -77,3 +77,24 @@ def means(folder: Path) -> Path:
     (folder / "manifest.json").write_text(json.dumps(manifest))
     (folder / "network.txt").write_text("means, weights random (untrained)\n")
     return folder
+
+
+def draw_network(path: Path, seed: int = 0) -> Path:
+    """Of ten birds, without PyTorch."""
+    generator = np.random.default_rng(seed)
+    weights = generator.normal(size=(48, 10)).astype(np.float32)
+    pixels, scores = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
+        for name, dims in (("pixels", ("n", 3, 64, 64)), ("scores", ("n", 10)))
+    )
+    nodes = [
+        helper.make_node("AveragePool", ["pixels"], ["a"], kernel_shape=[16, 16], strides=[16, 16]),
+        helper.make_node("Flatten", ["a"], ["b"]),
+        helper.make_node("MatMul", ["b", "weights"], ["scores"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "birds", [pixels], [scores], [onnx.numpy_helper.from_array(weights, "weights")]
+    )
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), path)
+    return path

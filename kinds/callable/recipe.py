@@ -119,7 +119,7 @@ class Function(Recipe):
             cause = f"cannot read {file}, which binds {self.ensemble} ({fault})"
             raise UserError(cause, "put it back") from None
 
-    def trial(self) -> Trial:
+    def trial(self, made: Workspace) -> Trial:
         same = json.dumps({self.ensemble: self.description})
         return Trial(DESCRIBE, ["--file", self.path_beside(self.source), "--same", same])
 

@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from bundle_serving import agreement, own_steps
+from bundle_serving.agreement import Agreement
 from bundle_serving.infer import Answer
 from bundle_serving.networks import is_ir
 from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import Foreign, Torchvision, external_data, why_export
 from scripts.artefacts.shapes import of_pixels, sides
-from scripts.artefacts.step import ADOPT, EXPORT, REFERENCE, REFERENCE_TORCH
+from scripts.artefacts.step import ADOPT, EXPORT, REFERENCE, REFERENCE_TORCH, TRY_POST
 from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
 from scripts.recipes import configs, folders
@@ -33,6 +35,8 @@ TORCHVISION = "torchvision/"
 WHOLE = (".onnx", ".xml")  # files with networks, and not with weights alone
 # Triton's parameter that decides whether a Python model's inputs are copied to the host.
 STAY = "FORCE_CPU_ONLY_INPUT_TENSORS"
+# Beside an exported network: what its post.py makes of the known scores.
+READ = "read.npz"
 WARMUPS = folders.MODELS / "preprocessing" / "warmup"
 # In configs/, of the ensemble and the network, for STEPS=1.
 ONE_STEP = "one_step"
@@ -104,6 +108,9 @@ class Image(ThreeSteps, OfPictures):
     # What an ONNX file gives. Empty: its numbers tell.
     gives: Literal["", "scores", "probabilities", "multi-label"] = ""
     pictures: Pictures
+    # Functions of the user's own in the place of the steps before and after the network: files.
+    pre: str = ""
+    post: str = ""
     warmup: str = ""  # a file in preprocessing/warmup, if not its template's
 
     example: ClassVar[str] = "resnet50.yaml"
@@ -156,7 +163,36 @@ class Image(ThreeSteps, OfPictures):
         )
         decoding = [self.first_model(layout)]
         decoding += [self.network_model(CPU)] if layout.one_step else []
-        return {model: {"transform.json": transform.dump()} for model in decoding}
+        found: dict[str, dict[str, Path | str]] = {
+            model: {"transform.json": transform.dump()} for model in decoding
+        }
+        if self.post:
+            reading = {self.models.postprocessing, *decoding} - {self.first_model(layout)}
+            for model in reading:
+                found.setdefault(model, {})[own_steps.AFTER] = self._text(self.post)
+        return found
+
+    def _text(self, name: str) -> str:
+        file = self.path_beside(name)
+        try:
+            return file.read_text()
+        except (OSError, UnicodeDecodeError) as fault:
+            raise UserError(
+                f"cannot read {file}, which {self.ensemble} needs ({fault})", "put it back"
+            ) from None
+
+    def trial(self, made: Workspace) -> Trial | None:
+        if not self.post:
+            return None
+        known = self._scores_file(made)
+        words: list[str | Path] = ["--post", self.path_beside(self.post), "--scores", known]
+        return Trial(TRY_POST, [*words, "--out", made.onnx / READ])
+
+    def compare_known(self, made: Workspace, rows: NDArray[Any]) -> Agreement:
+        if not self.post:
+            return super().compare_known(made, rows)
+        read = np.load(made.onnx / READ)["probabilities"][-len(rows) :]
+        return agreement.compare_known(read, rows, "multi-label")
 
     def variant(self, model: str, layout: Layout) -> str:
         both = (self.ensemble, self.network_model(CPU))
@@ -229,9 +265,12 @@ class Image(ThreeSteps, OfPictures):
                 "omit ARCH; torchvision's instead: make up MAIN=resnet50 ARCH=…",
             )
         if not settings.weights.endswith(WHOLE):
-            spec = Torchvision(settings.arch, settings.weights, engine.export, labels, samples)
+            pre = self.path_beside(self.pre) if self.pre else None
+            spec = Torchvision(settings.arch, settings.weights, engine.export, labels, samples, pre)
             return Export(EXPORT, as_words(spec), spec, as_before)
         network, how = Path(settings.weights), self.pictures.model_dump(mode="json")
+        if self.pre:
+            how["program"] = self._text(self.pre)
         if is_ir(network):
             _require_for_ir(network.name, settings.precision, engine)
         words: list[str | Path] = ["--labels", labels] if labels else []
@@ -274,12 +313,20 @@ class Image(ThreeSteps, OfPictures):
             )
         if settings.preprocess == "dali":
             self._require_dali(name)
+        if self.post and settings.postprocess == "gpu":
+            raise UserError(
+                f"{self.post} of {self.ensemble} computes on the CPU, and the server runs with "
+                "POSTPROCESS=gpu",
+                "serve with POSTPROCESS=cpu: make up POSTPROCESS=cpu",
+            )
 
     def _require_dali(self, name: str) -> None:
         how = self.pictures
         odd = [getattr(how, key) for key, known in ON_GPU.items() if getattr(how, key) not in known]
         if isinstance(how.crop, tuple):
             odd.append("height and width")
+        if self.pre:
+            odd = ["a program of its own"]
         if odd:
             raise UserError(
                 f"{name} wants pictures with {', '.join(odd)}, which PREPROCESS=dali cannot do",
@@ -288,7 +335,9 @@ class Image(ThreeSteps, OfPictures):
 
     def as_found(self, made: Workspace) -> Self:
         found = made.manifest.onnx
-        pictures = Pictures.model_validate(self.pictures.model_dump() | made.manifest.transform)
+        seen = {key: made.manifest.transform.get(key) for key in Pictures.model_fields}
+        known = {key: value for key, value in seen.items() if value is not None}
+        pictures = Pictures.model_validate(self.pictures.model_dump() | known)
         batch, most = self.batch, _most_together(found)
         if most and not (batch.max and batch.max <= most):
             batch = batch.model_copy(update={"max": most, "optimal": most, "preferred": (most,)})
@@ -298,6 +347,8 @@ class Image(ThreeSteps, OfPictures):
     def ask_original(self, made: Workspace, settings: Settings, engine: Engine) -> Trial:
         """Where its files are gone, or others by now, what was exported of them."""
         export = self.export(settings, engine)
+        if self.post:  # which reads the scores of what was exported
+            return Trial(REFERENCE, ["--post", self.path_beside(self.post)])
         try:
             is_there = why_export(made.onnx, export.spec) is None
         except UserError:

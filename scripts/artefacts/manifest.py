@@ -43,6 +43,7 @@ class Torchvision:
     precision: str = "fp32"  # or "fp16": half precision inside, for a strongly typed engine
     labels: Path | None = None  # None: torchvision's own
     samples: Path | None = None  # photos for the check
+    pre: Path | None = None  # a program of the user's own that prepares the pictures
 
     @property
     def is_untrained(self) -> bool:
@@ -63,14 +64,16 @@ class Torchvision:
                     f"there is no weights file at {path}",
                     "give WEIGHTS= a .pth or .safetensors file, 'default' or 'random'",
                 )
-        own_labels = {"labels": of_labels(self.labels, before)} if self.labels else {}
+        own = {"labels": of_labels(self.labels, before)} if self.labels else {}
+        if self.pre:
+            own["pre"] = of_file(self.pre, before.get("pre"))
         return {
             "schema": SCHEMA,
             "arch": self.arch,
             "precision": self.precision,
             "weights": weights,
             "versions": read_pins(*MAKERS),
-            **own_labels,
+            **own,
             **of_samples(self.samples),
         }
 

@@ -21,7 +21,7 @@ from scripts.repository import sources
 from scripts.server.own import own_main
 from scripts.stacks.local import LocalStack
 
-LABELS = "labels.txt"
+LABELS, REQUIREMENTS = "labels.txt", "requirements.txt"
 
 
 class Here(LocalStack):
@@ -53,7 +53,7 @@ def main() -> int:
 def find_words(folder: Path) -> dict[str, str]:
     """The network and the labels in a folder that has nothing else of the kind."""
     found = {"FROM": str(folder)}
-    texts = sorted(folder.glob("*.txt"))
+    texts = sorted(path for path in folder.glob("*.txt") if path.name != REQUIREMENTS)
     named = [path for path in texts if path.name == LABELS] or texts
     if len(named) > 1:
         listed = ", ".join(path.name for path in named)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from bundle_serving.own_steps import prepare
 from scripts.intake.signature import Signature
 
 
@@ -26,6 +27,8 @@ def crop(picture: Image.Image, how: Mapping[str, Any]) -> NDArray[np.uint8]:
     picture = picture.convert("RGB")
     crop = how["crop"]
     height, width = (crop, crop) if isinstance(crop, int) else crop
+    if program := how.get("program"):
+        return prepare(program, how.get("packages", ""), picture, (height, width))
     filter_ = getattr(Image.Resampling, how["interpolation"].upper())
     # How much larger than the crop the picture becomes first.
     margin = how["resize"] / min(height, width)

@@ -42,10 +42,12 @@ class OfPictures(Recipe):
     def expect_scores(self, made: Workspace) -> NDArray[Any]:
         """What was asked of the original from the files on, if anything was; else the reference's
         last rows, which belong to the golden pictures."""
-        of_files = made.onnx / EXPECTED
-        path = of_files if of_files.exists() else made.onnx / "reference.npz"
-        scores: NDArray[Any] = np.load(path)["scores"]
+        scores: NDArray[Any] = np.load(self._scores_file(made))["scores"]
         return scores[-len(made.pictures) :]
+
+    def _scores_file(self, made: Workspace) -> Path:
+        of_files = made.onnx / EXPECTED
+        return of_files if of_files.exists() else made.onnx / "reference.npz"
 
     def read_labelled(self, path: Path) -> Labelled:
         from bundle_client.sources import PICTURES

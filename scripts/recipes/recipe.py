@@ -200,8 +200,8 @@ class Recipe(Part):
     def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         return {}
 
-    def trial(self) -> Trial | None:
-        """Tries programs without a network before they are published."""
+    def trial(self, made: Workspace) -> Trial | None:
+        """Tries programs before they are published, once the network is exported."""
         return None
 
     def require(self, made: Workspace, settings: Settings, repository: Path) -> None:
@@ -237,6 +237,10 @@ class Recipe(Part):
 
     def judge(self, made: Workspace, answers: Sequence[Answer]) -> Agreement:
         rows = np.stack([self.probabilities(each) for each in answers])
+        return self.compare_known(made, rows)
+
+    def compare_known(self, made: Workspace, rows: NDArray[Any]) -> Agreement:
+        """Probabilities, as they are answered to the golden requests."""
         return agreement.compare_known(self.expect_scores(made), rows, self.reading)
 
     def is_own_answer(self, answer: Answer) -> bool:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from bundle_serving import agreement
 from bundle_serving.agreement import Agreement
 from kinds.image.recipe import Image
 from scripts.artefacts.workspace import Workspace
@@ -52,8 +51,7 @@ def require(pipeline: Pipeline, server: State) -> None:
 def _compare_labels(recipe: Image, made: Workspace, server: State) -> Agreement:
     """Labels and probabilities, as a client gets them."""
     names = labels_of(made).splitlines()
-    expected = recipe.expect_scores(made)
-    answered = np.full(expected.shape, np.nan, np.float32)
+    answered = np.full((len(made.pictures), len(names)), np.nan, np.float32)
     with ask.uncounted_client(server.http, recipe.ensemble) as client:
         for row, path in zip(answered, made.pictures, strict=True):
             for label in client.classify(path.read_bytes(), min(len(names), MOST_LABELS)).labels:
@@ -64,7 +62,7 @@ def _compare_labels(recipe: Image, made: Workspace, server: State) -> Agreement:
                         "nothing was added; please report this as a bug",
                     )
                 row[label.index] = label.probability
-    return agreement.compare_known(expected, answered, recipe.reading)
+    return recipe.compare_known(made, answered)
 
 
 def samples(text: str) -> list[Sample]:

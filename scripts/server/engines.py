@@ -50,8 +50,6 @@ def make(
     """Exports the network, prepares it for the flavour's hardware, and checks it there."""
     switches.require(pipeline.recipe)
     if not export(stack, settings, pipeline, made):
-        if trial := pipeline.recipe.trial():
-            stack.run_step(trial.step, *trial.words)
         return
     if engine_for(stack) is GPU:
         on_gpu = cast("GpuStack", stack)
@@ -77,6 +75,8 @@ def export(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace
             lambda: run(export.step, *export.words, "--out", made.onnx),
         )
     pipeline.recipe.require(made, settings, live.REPOSITORY)
+    if trial := pipeline.recipe.trial(made):
+        stack.run_step(trial.step, *trial.words)
     return export is not None
 
 

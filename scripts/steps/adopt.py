@@ -28,7 +28,7 @@ from scripts.intake.reading import GIVES
 # in a different order.
 BOUND, PREPARED = Bound(0.001), Bound(0.01)
 # What is done with a picture before it is pixels.
-TRANSFORM = ("resize", "crop", "interpolation", "fit", "pad", "middle")
+TRANSFORM = ("resize", "crop", "interpolation", "fit", "pad", "middle", "program", "packages")
 # Of how many pictures it is seen what a network gives for inputs that are none.
 WILD = 3
 
@@ -79,7 +79,7 @@ def adopt(wanted: Foreign, samples: Path | None, out: Path) -> None:
         labels = lines_of(wanted.labels)
         hints = Hints(sides(how["crop"]), output=wanted.output, classes=len(labels))
         facts = signature(wanted.network, hints, form.model)
-        transform = {key: how[key] for key in TRANSFORM}
+        transform = {key: how[key] for key in TRANSFORM if key in how}
     with step(f"asking {name} itself"):
         original = Original(form.runnable, name, facts, how)
         shown = checked.show_pictures(samples, transform)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from bundle_serving.agreement import Agreement, Bound, compare
 from bundle_serving.networks import network_in
-from bundle_serving.pictures import Transform
+from bundle_serving.own_steps import StepFault
+from bundle_serving.pictures import PictureError, Transform
 from scripts.artefacts.manifest import Manifest, digest
 from scripts.artefacts.progress import step
 from scripts.artefacts.samples import noise, pictures
@@ -49,7 +50,10 @@ class Shown:
 
 def show_pictures(samples: Path | None, transform: Mapping[str, Any]) -> Shown:
     how = Transform(**transform, decode="full")
-    found = pictures(samples, how)
+    try:
+        found = pictures(samples, how)
+    except (PictureError, StepFault) as fault:  # of a program of the user's own
+        raise UserError.from_fault(fault, "correct pre.py") from None
     pixels = np.stack([*noise(how), *(each for _, each in found)])
     return Shown([file for file, _ in found], pixels)
 

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import urllib.error
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +101,10 @@ class Halved(nn.Module):  # type: ignore[misc]
 
 
 def build(wanted: Torchvision) -> Network:
-    return _of_drawings(wanted) if wanted.arch == DRAWN else _of_torchvision(wanted)
+    network = _of_drawings(wanted) if wanted.arch == DRAWN else _of_torchvision(wanted)
+    if not wanted.pre:
+        return network
+    return replace(network, transform=network.transform | {"program": wanted.pre.read_text()})
 
 
 def _of_drawings(wanted: Torchvision) -> Network:

@@ -34,6 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = make_parser(__doc__)
     # As scripts.steps.adopt takes them.
     parser.add_argument("--network", type=Path)
+    parser.add_argument("--post", type=Path, help="reads the scores of what was exported")
     parser.add_argument("--labels", type=Path)
     parser.add_argument("--pictures", type=json.loads)
     parser.add_argument("--output", default="")
@@ -45,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
         how = (options.network, options.labels, options.pictures, options.output, "")
         if ask := _of_foreign(Foreign(*how, data=options.data)):
             return ask_each(options, options.network.name, ask)
-    return ask_each(options, EXPORTED, of_exported(options.onnx))
+    return ask_each(options, EXPORTED, of_exported(options.onnx, options.post))
 
 
 def make_parser(text: str | None) -> argparse.ArgumentParser:
@@ -91,8 +92,9 @@ def _of_foreign(wanted: Foreign) -> Ask | None:
     return lambda path: int(original.of_file(path.read_bytes())[0].argmax())
 
 
-def of_exported(onnx: Path) -> Ask:
+def of_exported(onnx: Path, post: Path | None = None) -> Ask:
     from bundle_serving.networks import network_in
+    from bundle_serving.own_steps import read_by
     from scripts.intake import plain
     from scripts.intake.original import rows, session
 
@@ -100,10 +102,13 @@ def of_exported(onnx: Path) -> Ask:
     assert manifest
     how: dict[str, Any] = {**USUAL, **manifest.transform}
     asked = session(network_in(onnx), "the exported network")
+    text = post.read_text() if post else ""
 
     def ask(path: Path) -> int:
         pixels = plain.pixels(path.read_bytes(), how).transpose(2, 0, 1)[None]
-        return int(rows(asked, pixels, together=False)[0].argmax())
+        scores = rows(asked, pixels, together=False)
+        read = read_by(text, how.get("packages", ""), scores) if text else scores
+        return int(read[0].argmax())
 
     return ask
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from PIL import Image
 
+from bundle_serving.own_steps import prepare
 from scripts.artefacts.manifest import Torchvision
 from scripts.base.errors import UserError, run_guarded
 from scripts.steps import networks
@@ -28,11 +29,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--arch", required=True)
     parser.add_argument("--weights", required=True)
     parser.add_argument("--labels", type=Path)
+    parser.add_argument("--pre", type=Path)
     for ignored in ("--precision", "--samples"):
         parser.add_argument(ignored)
     options = parser.parse_args(argv)
     try:
-        wanted = Torchvision(options.arch, options.weights, labels=options.labels)
+        wanted = Torchvision(options.arch, options.weights, labels=options.labels, pre=options.pre)
         network = networks.build(wanted)
     except UserError:  # its weights cannot be had again
         return ask_each(options, EXPORTED, of_exported(options.onnx))
@@ -47,8 +49,12 @@ def make_asker(network: networks.Network) -> Ask:
     def ask(path: Path) -> int:
         with Image.open(path) as file:
             picture = file.convert("RGB")
-        picture = functional.resize(picture, [how["resize"]], kind)
-        pixels = functional.pil_to_tensor(functional.center_crop(picture, [how["crop"]]))
+        if program := how.get("program"):
+            found = prepare(program, how.get("packages", ""), picture, (how["crop"],) * 2)
+            pixels = torch.from_numpy(found.transpose(2, 0, 1).copy())
+        else:
+            picture = functional.resize(picture, [how["resize"]], kind)
+            pixels = functional.pil_to_tensor(functional.center_crop(picture, [how["crop"]]))
         normal = functional.normalize(pixels.float() / 255, network.mean, network.std)
         with torch.inference_mode():
             return int(network.module(normal[None])[0].argmax())

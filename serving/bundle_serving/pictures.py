@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, TiffImagePlugin, UnidentifiedImageError
 
-from bundle_serving import work
+from bundle_serving import own_steps, work
 
 # What people photograph, scan and download; the bytes come from strangers. So out stay formats
 # that Pillow hands to other programs (EPS) or decodes in Python (PPM: 20 s for a file of 30 MB),
@@ -89,6 +89,14 @@ class Transform:
     # If not, few of a large picture's pixels are looked at, and what is between is not rounded.
     antialias: bool = True
     longest: int | None = None  # of a whole one's sides, once it is resized
+    # The text of a pre.py, which does all that instead, and where the packages are that it imports.
+    program: str = ""
+    packages: str = ""
+
+    @property
+    def is_reduced(self) -> bool:
+        """What a program makes of a picture is not known: it gets all of it."""
+        return self.decode == "reduced" and not self.program
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -109,7 +117,9 @@ class Transform:
 
     @classmethod
     def load(cls, path: Path) -> Transform:
-        return cls(**json.loads(path.read_text()))
+        return cls(
+            **json.loads(path.read_text()) | {"packages": own_steps.packages_beside(path.parent)}
+        )
 
     def dump(self) -> str:
         return json.dumps(asdict(self), indent=2) + "\n"
@@ -142,7 +152,7 @@ def to_pixels_and_size(
                 _refuse_bomb(image, raw, how.max_megapixels)
                 width, height = image.size
                 share = _megapixels_of_work(image, raw, how) / _most_together(how)
-                if how.decode == "reduced":
+                if how.is_reduced:
                     # libjpeg scales by 1/2, 1/4 or 1/8 while it decodes. Twice the target is kept,
                     # so that the antialiasing filter still decides how the result looks.
                     image.draft(None, (2 * max(how.target), 2 * max(how.target)))
@@ -151,8 +161,10 @@ def to_pixels_and_size(
                     seen(len(raw), width, height, image.width / width, share)
                 picture = _decode(image)
             pixels = _resize_pixels(picture, how)
-    except PictureError:
+    except (PictureError, own_steps.StepFault):
         raise
+    except own_steps.Refused as why:
+        raise PictureError(f"the picture is refused ({why}); send another one") from None
     except UnidentifiedImageError:
         raise PictureError(
             f"not a readable picture (it begins with {raw[:12]!r}), or a truncated one; "
@@ -199,7 +211,7 @@ def _work_of(data: Any, how: Transform) -> float:
 
 
 def _megapixels_of_work(image: Image.Image, raw: bytes, how: Transform) -> float:
-    if how.decode != "reduced" or image.format not in REDUCED:
+    if not how.is_reduced or image.format not in REDUCED:
         return _work(image, raw) * work.DECODED_WHOLE
     return _work(image, raw) * (work.PROGRESSIVE if image.info.get("progressive") else 1)
 
@@ -316,6 +328,8 @@ def _resize_sizes(size: tuple[int, int], how: Transform) -> tuple[int, int]:
 
 
 def _resize_pixels(picture: Image.Image, how: Transform) -> NDArray[Any]:
+    if how.program:
+        return own_steps.prepare(how.program, how.packages, picture, how.sides)
     if how.antialias:
         return np.asarray(resize_and_crop(picture, how))
     return _sample(picture, *how.target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import urllib.request
@@ -10,39 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper, save
+from PIL import Image, ImageOps
 
 import docker
 from bundle_serving.health import reason_not_to_trust
 from tests.end_to_end.test_compose import Alone
+from tests.networks import draw_network
 from tests.plugin import require_docker
 from tests.project import Project, asked_meanwhile, error_lines, free_ports, picture, wait_until
 
 LABELS = [f"bird {number}" for number in range(10)]
 OTHERS = re.compile("resnet|imagenet", re.IGNORECASE)
-
-
-def draw_network(path: Path, seed: int = 0) -> Path:
-    """Of ten birds, without PyTorch."""
-    generator = np.random.default_rng(seed)
-    weights = generator.normal(size=(48, 10)).astype(np.float32)
-    pixels, scores = (
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
-        for name, dims in (("pixels", ("n", 3, 64, 64)), ("scores", ("n", 10)))
-    )
-    nodes = [
-        helper.make_node("AveragePool", ["pixels"], ["a"], kernel_shape=[16, 16], strides=[16, 16]),
-        helper.make_node("Flatten", ["a"], ["b"]),
-        helper.make_node("MatMul", ["b", "weights"], ["scores"]),
-    ]
-    graph = helper.make_graph(
-        nodes, "birds", [pixels], [scores], [numpy_helper.from_array(weights, "weights")]
-    )
-    opset = [helper.make_opsetid("", 17)]
-    save(helper.make_model(graph, opset_imports=opset, ir_version=9), path)
-    return path
 
 
 def ask_plainly(project: Project, file: bytes) -> dict[str, Any]:
@@ -208,3 +188,50 @@ def test_one_container_takes_it_in_and_serves_it(alone: Alone, tmp_path: Path) -
         assert "2 labels, and birds.onnx 10 classes" in line
     finally:
         server.remove(force=True)
+
+
+PRE = """
+from PIL import ImageOps
+
+def preprocess(picture):
+    if picture.width == 13:
+        raise ValueError("thirteen pixels wide")
+    return ImageOps.flip(picture.resize((64, 64)))
+"""
+POST = """
+import numpy as np
+
+def postprocess(scores):
+    return np.eye(10)[-1 - scores.argmax()]
+"""
+
+
+@pytest.mark.parametrize("steps", [pytest.param("3", marks=pytest.mark.long), "1"])
+def test_steps_of_ones_own(fresh: Project, tmp_path: Path, steps: str) -> None:
+    words = {"FROM": f"{tmp_path}/birds.onnx", "LABELS": f"{tmp_path}/birds.txt"}
+    fresh.made("up", **words, STEPS=steps, NAME="usual")
+    usual = int(ask_plainly(fresh, turned(picture()))["labels"][0]["index"])
+    (tmp_path / "pre.py").write_text(PRE)
+    (tmp_path / "post.py").write_text(POST.replace("np.eye(10)", "np.eye(9)"))
+    (line,) = error_lines(fresh.make("add-model", **words, NAME="own").stderr)
+    assert "TRUST=1" in line
+    (line,) = error_lines(fresh.make("add-model", **words, NAME="own", TRUST="1").stderr)
+    assert "post.py, line 5: IndexError" in line
+    (tmp_path / "post.py").write_text(POST)
+    fresh.made("add-model", **words, NAME="own", TRUST="1")
+    answer = json.loads(fresh.made("classify", MODEL="own", IMG=f"{tmp_path}/photo.jpg", JSON="1"))
+    assert answer["labels"][0]["index"] == 9 - usual
+    assert answer["labels"][0]["probability"] == 1
+    Image.new("RGB", (13, 20)).save(tmp_path / "thin.png")
+    (line,) = error_lines(fresh.make("classify", MODEL="own", IMG=f"{tmp_path}/thin.png").stderr)
+    assert "thirteen pixels wide" in line
+    (tmp_path / "pre.py").write_text(PRE.replace("flip", "mirror"))
+    assert "own version 2" in fresh.made("publish", MODEL="own")
+
+
+def turned(file: bytes) -> bytes:
+    """Squashed and upside down."""
+    found = io.BytesIO()
+    opened = Image.open(io.BytesIO(file)).convert("RGB")
+    ImageOps.flip(opened.resize((64, 64))).save(found, "PNG")
+    return found.getvalue()

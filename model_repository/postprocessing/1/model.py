@@ -1,14 +1,21 @@
 """A network's scores in, probabilities out: bundle_serving.scores, on whichever side they lie."""
 
-from bundle_serving.scores import READINGS
+from bundle_serving.own_steps import find_reading
 from bundle_serving.step_reports import reported
-from bundle_serving.triton import answer, compile_for_gpus, parameter, stays_on_gpu, tensor
+from bundle_serving.triton import (
+    answer,
+    compile_for_gpus,
+    parameter,
+    stays_on_gpu,
+    tensor,
+    version_folder,
+)
 
 
 @reported
 class TritonPythonModel:
     def initialize(self, args):
-        self.read = READINGS[parameter(args, "answers")]
+        self.read = find_reading(version_folder(args), parameter(args, "answers"))
         if stays_on_gpu(args):
             compile_for_gpus(self.read)
 

@@ -6,9 +6,9 @@ from bundle_serving.identity import identity
 from bundle_serving.networks import network_in
 from bundle_serving.one_step import COMPUTE, DECODE, READ, OneStep
 from bundle_serving.onnxruntime_engine import load_engine
+from bundle_serving.own_steps import find_reading
 from bundle_serving.pictures import PictureError, Transform
 from bundle_serving.repeated import Repeated
-from bundle_serving.scores import READINGS
 from bundle_serving.step_reports import PartReports, remark_picture, remark_scores, rows_of
 from bundle_serving.triton import (
     answer_allowed,
@@ -33,7 +33,8 @@ class TritonPythonModel:
         self.cores = cores_of(args)
         self.repeated = Repeated()
         self.rows = Rows()
-        self.way = OneStep(decoder, self.scores, READINGS[parameter(args, "answers")])
+        read = find_reading(folder, parameter(args, "answers"))
+        self.way = OneStep(decoder, self.scores, read)
         steps = parameter(args, "steps").split(",")
         parts = dict(zip((DECODE, COMPUTE, READ), steps, strict=True))
         self.reports = PartReports(args, parts, identity(folder))

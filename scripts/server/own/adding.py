@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from bundle_serving import own_steps
 from kinds.image.recipe import Image
 from scripts import bootstrap
 from scripts.artefacts.step import Step
@@ -24,11 +25,18 @@ from scripts.settings.settings import Settings
 from scripts.stacks.flavour import Stack
 from scripts.stacks.local import run_here
 
+# Of a recipe, and the files that say it.
+STEPS = {"pre": own_steps.BEFORE, "post": own_steps.AFTER}
 TENSORFLOW = "310 MB to load, 1.3 GB of disk"
 
 
 def recipe_of(name: str, words: Mapping[str, str]) -> Recipe:
     """Of FROM, ONNX, ARCH, WEIGHTS, LABELS, …"""
+    recipe = _find_recipe(name, words)
+    return _with_steps(recipe, words) if isinstance(recipe, Image) else recipe
+
+
+def _find_recipe(name: str, words: Mapping[str, str]) -> Recipe:
     given = dict(words)
     if not (wanted := given.pop("FROM", "").strip()):
         return custom.recipe(name, given)
@@ -39,6 +47,27 @@ def recipe_of(name: str, words: Mapping[str, str]) -> Recipe:
         made: Recipe = source.kind.make_recipe(name, source.path, given)
         return made
     return custom.recipe(name, _import_source(name, source, given))
+
+
+def _with_steps(recipe: Image, words: Mapping[str, str]) -> Image:
+    """With the programs that lie beside what it was made of."""
+    named = [words[word] for word in ("FROM", "ONNX", "WEIGHTS") if words.get(word)]
+    path = Path(named[0] if named else "").expanduser().resolve()
+    folder = path if path.is_dir() else path.parent
+    files = {key: folder / name for key, name in STEPS.items() if (folder / name).is_file()}
+    if not (named and path.exists() and files):
+        return recipe
+    if not (folder.is_relative_to(folders.own().folder) or arguments.load().trust):
+        raise UserError(
+            f"{' and '.join(each.name for each in files.values())} beside {path.name} would run in "
+            "the server",
+            f"if you trust whoever wrote it: TRUST=1; otherwise take {path.name} elsewhere",
+        )
+    for each in files.values():
+        console.note(f"with {each}, in the place of the usual step")
+    return recipe.model_copy(
+        update={key: custom.beside_recipes(each) for key, each in files.items()}
+    )
 
 
 def _import_source(name: str, source: sources.Source, given: dict[str, str]) -> dict[str, str]:

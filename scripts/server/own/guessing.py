@@ -32,7 +32,7 @@ LABELS = ROOT / "build" / "eval"
 def find_pictures(pipeline: Pipeline, stack: Stack) -> Pipeline:
     """With what was found; the same where it is known, or where there are no labels to try it."""
     recipe, data = pipeline.recipe, evaluations.find_data(pipeline)
-    if data is None or not isinstance(recipe, Image) or recipe.answers:
+    if data is None or not isinstance(recipe, Image) or recipe.answers or recipe.pre:
         return pipeline
     network = recipe.path_beside(recipe.source)
     if arguments.load().pictures or custom.find_pictures_beside(network):
