@@ -1,12 +1,13 @@
-"""Makes the pictures in docs/pictures again, from a real server:
+"""Makes the pictures of the documents again, from a real server:
 
     TEST_ASSETS=folder .venv/bin/python -m tests.readme_pictures
 
 terminal.svg      what a terminal shows of the first commands
 page.png          the page, after a picture was dropped on it
 side_by_side.png  the page, while a candidate runs beside the live version
-detection.png     the page with boxes, and segmentation.png with classes: of a drawn street, with
-                  answers that are made up, as no trained network of these comes with the project
+page.png in kinds/detection and kinds/segmentation
+                  the page with boxes, and with classes: of a drawn street, with answers that are
+                  made up, as no trained network of these comes with the project
 and those of tests/drawn_pictures.py
 
 It needs Chromium, the ports 8000 to 8002, and a machine with little else to do.
@@ -25,18 +26,25 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
+from PIL.PngImagePlugin import PngInfo
 from rich.console import Console
 from rich.text import Text
 
 from tests import drawn_pictures
 from tests.chromium import Tab, browser
-from tests.page import choose
+from tests.page import choose, open_played
 from tests.project import ASSETS, ROOT, Project
 from tests.terminals import typed, what_stays
 
 PICTURES = ROOT / "docs" / "pictures"
 COLUMNS = 92
 SCREEN = 1366, 768
+WORDS = "Words"
+# What the page says whatever it is asked.
+OWN_WORDS = """[...document.querySelectorAll(
+    'h2, nav a, #tiles dt, .tiles-say, .choices label, .drop-say, #choose, .samples, .spans span')]
+  .filter(each => each.checkVisibility() && each.getBoundingClientRect().top < innerHeight)
+  .map(each => each.firstChild.textContent.trim()).filter(each => /^\\D+$/.test(each))"""
 
 
 def main() -> int:
@@ -85,7 +93,7 @@ def take_page(tab: Tab, project: Project) -> None:
         tab.run("document.getElementById('forget').click()")
         tab.drop(project.path / "build" / "mug.jpg")
         tab.until("document.querySelectorAll('.copies').length")
-    tab.picture(PICTURES / "page.png", whole=False)
+    keep(tab, PICTURES / "page.png")
 
 
 def take_side_by_side(tab: Tab, project: Project) -> None:
@@ -102,7 +110,7 @@ def take_side_by_side(tab: Tab, project: Project) -> None:
         tab.drop(project.path / name)
         tab.until("document.querySelector('.card .badge.differs, .card h3 .badge')?.innerText")
     tab.until("document.getElementById('tally').innerText.startsWith('same 2')")
-    tab.picture(PICTURES / "side_by_side.png", whole=False)
+    keep(tab, PICTURES / "side_by_side.png")
 
 
 # What is where in the drawn street, and of which class.
@@ -130,36 +138,28 @@ def take_found(tab: Tab, project: Project) -> None:
                 model: '{name}', of: '{name}', kind: '{kind}',
                 networks: [{{ name: 'a stand-in' }}], classes: {{ count: 0, first: [] }} }}];
             }});
-            if (path.includes('/infer')) return Response.json({{ outputs: {json.dumps(answer)} }});
-            return real(path, options);""")  # fmt: skip
+            if (path.includes('/infer'))
+              return Response.json({{ outputs: {json.dumps(answer)} }});""")  # fmt: skip
         tab.until(f"document.getElementById('pipeline').value === '{name}'")
         choose(tab, name)
         tab.drop(project.path / "street.jpg")
         tab.until("document.querySelectorAll('.copies').length")
-        tab.picture(PICTURES / f"{name}.png", whole=False)
+        keep(tab, ROOT / "kinds" / name / "page.png")
 
 
 def played(tab: Tab, project: Project, script: str) -> None:
-    """The page anew, with other answers to some of what it asks."""
-    tab.open(f"http://{project.http}/docs")
     tab.look(*SCREEN)
-    added = tab.do(
-        "Page.addScriptToEvaluateOnNewDocument",
-        source=f"""
-        {{ const real = window.fetch.bind(window);
-          const changed = async (answer, change) => {{
-            const told = await (await answer).json();
-            change(told);
-            return Response.json(told);
-          }};
-          window.fetch = async (asked, options) => {{
-            const path = String(asked);
-            {script}
-          }}; }}""",
-    )
-    tab.open(f"http://{project.http}/")
-    tab.do("Page.removeScriptToEvaluateOnNewDocument", **added)
-    tab.until("!document.getElementById('pipeline').disabled")
+    open_played(tab, f"http://{project.http}/", script)
+
+
+def keep(tab: Tab, file: Path) -> None:
+    """With the page's own words on it, by which a test finds out that it is of another page."""
+    tab.picture(file, whole=False)
+    words = PngInfo()
+    words.add_itxt(WORDS, "\n".join(tab.run(OWN_WORDS)))
+    with Image.open(file) as picture:
+        picture.load()
+    picture.save(file, pnginfo=words)
 
 
 def draw_street() -> tuple[Image.Image, NDArray[np.uint8]]:

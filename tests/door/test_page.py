@@ -19,7 +19,7 @@ from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from tests import axe
 from tests.chromium import Tab, browser
 from tests.door.servers import MODELS, Behind, behind_the_door
-from tests.page import choose
+from tests.page import choose, open_played
 from tests.project import picture
 
 HIGH = b"\xff" * 10
@@ -770,6 +770,64 @@ def test_a_busy_server_is_asked_again(tab: Tab, tmp_path: Path) -> None:
     tab.until("document.querySelector('.error button')?.innerText")
     tab.run("document.querySelector('.error button').click()")
     tab.until("document.querySelector('.labels')?.innerText")
+
+
+def open_as(tab: Tab, page: Behind, model: str, kind: str, answers: str) -> None:
+    """As if this server had one pipeline, of that kind."""
+    open_played(tab, f"http://localhost:{page.http_port}/", f"""
+        if (path.startsWith('page/served.json')) return changed(real(path, options), told => {{
+          told.pipelines = [{{ ...told.pipelines[0], model: '{model}', of: '{model}',
+            kind: '{kind}', untrained: false }}];
+        }});
+        {answers}""")  # fmt: skip
+
+
+def test_a_text_is_typed_and_sent_by_the_keyboard(tab: Tab, page: Behind, tmp_path: Path) -> None:
+    spans = [{"name": "sentiment_preprocess", "start_ms": 1, "ms": 2}]
+    answer = {"label": "positive", "score": 0.9, "timings": {"total_ms": 4, "spans": spans}}
+    open_as(
+        tab,
+        page,
+        "sentiment_ensemble",
+        "text",
+        f"""
+        if (path.startsWith('sentiment')) return Response.json({json.dumps(answer)});""",
+    )
+    assert tab.text("#ask-title") == "Positive or negative?"
+    tab.run("document.getElementById('words').value = 'What a day!'")
+    tab.run("""document.getElementById('words').dispatchEvent(
+        new KeyboardEvent('keydown', { key: 'Enter', ctrlKey: true }))""")
+    tab.until("document.querySelector('.spans')?.innerText")
+    assert tab.text(".labels li").split("\n") == ["positive", "90.0 %"]
+    assert "Tokenise" in tab.text(".spans") and "Decode" not in tab.text(".spans")
+    tab.drop(pictures(tmp_path)[0])
+    assert tab.until("document.getElementById('note').innerText").startswith("Sentiment takes a te")
+
+
+def test_many_rows_are_sent_in_parts(tab: Tab, page: Behind, tmp_path: Path) -> None:
+    tensors = {"input": [{"dims": ["2"]}], "output": [{"name": "OUTPUT", "dims": ["1"]}]}
+    columns = {"columns": {"string_value": "[]"}}
+    config = {**tensors, "max_batch_size": 1024, "parameters": columns}
+    open_as(
+        tab,
+        page,
+        "flowers",
+        "rows",
+        f"""
+        if (path.endsWith('/config')) return Response.json({json.dumps(config)});
+        if (path.endsWith('/infer')) {{
+          const head = options.headers['inference-header-content-length'];
+          const {{ inputs: [{{ shape }}] }} = JSON.parse(await options.body.slice(0, head).text());
+          (window.sent ??= []).push(shape[0]);
+          return Response.json({{ outputs: [{{ data: new Array(shape[0]).fill(sent.length) }}] }});
+        }}""",
+    )
+    (rows := tmp_path / "rows.csv").write_text("1,2\n" * 3000)
+    tab.drop(rows)
+    tab.until("document.querySelector('#spoken').innerText === 'rows.csv: 3000 answers'")
+    assert tab.run("sent") == [1024, 1024, 952]
+    assert tab.run("document.querySelectorAll('.card tbody tr').length") == 3000
+    assert not tab.run("document.querySelector('.copies').innerText === 'Copy as'")
 
 
 def test_what_cannot_be_asked_is_said(tab: Tab, page: Behind, tmp_path: Path) -> None:

@@ -11,10 +11,15 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
+from bundle_door.documents import PAGE
 from tests.drawn_pictures import DRAWN, PICTURES, read_ratios
-from tests.project import ROOT
+from tests.project import ROOT, find_brought
+from tests.readme_pictures import WORDS
 
+# Of the page, in a browser.
+TAKEN = [*sorted(PICTURES.glob("*.png")), *find_brought("*/page.png")]
 # Of what commands say in a terminal.
 SOURCES = ("scripts", "kinds", "extensions", "serving")
 
@@ -45,6 +50,18 @@ def pairs(text: str) -> Iterator[tuple[str, str]]:
     """Names and figures, which are filled in, stand between others."""
     for part in re.split(r"[^\w\s'/.-]|\S*[\d_/.=]\S*", text):
         yield from pairwise(part.split())
+
+
+@pytest.mark.parametrize("picture", TAKEN, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_the_page_says_what_its_pictures_show(picture: Path) -> None:
+    """Whoever changes its words makes the pictures again: python -m tests.readme_pictures"""
+    with Image.open(picture) as opened:
+        words = opened.info[WORDS].splitlines()
+    assert "refused" in words and len(words) > 8
+    sources = "".join(
+        path.read_text() for path in PAGE.iterdir() if path.suffix in (".html", ".js")
+    )
+    assert not [each for each in words if each not in sources]
 
 
 def lines_of(path: Path) -> list[str]:
