@@ -35,6 +35,7 @@ SHORTER = 0.1
 # Beyond it a server is not restored by itself.
 RESTORED_S = 120
 MEMORY_BACK_S = 60
+REPEATS = 3
 KEPT_BYTES = 100_000_000
 # That bystanders may wait longer than usual while nothing of the server's own is taken away.
 LONGER_S = 1.0
@@ -105,7 +106,7 @@ def _run_trial(subject: Subject, trial: Trial, before: Mapping[str, int], usual:
     later = bystanders.count_failed(since=began + GRACE_S)
     if restored is None:
         fault = fault or f"not restored within {RESTORED_S} s"
-    elif after > held + KEPT_BYTES and _once_more(subject, trial, before, after) > KEPT_BYTES:
+    elif after > held + KEPT_BYTES and _repeat(subject, trial, before, after) > KEPT_BYTES:
         fault = fault or f"each time, over {KEPT_BYTES / 1e6:.0f} MB of memory did not come back"
     elif not trial.takes_something and bystanders.count_failed():
         fault = fault or f"{bystanders.count_failed()} bystanders failed"
@@ -137,13 +138,20 @@ def _until_back(subject: Subject, before: int) -> int:
     return held
 
 
-def _once_more(subject: Subject, trial: Trial, before: Mapping[str, int], held: int) -> int:
-    """Bytes that the same keeps beyond what it kept the first time. What processes take once, and
-    have ready for the next time, is no leak."""
-    with console.waiting(f"{trial.name}, once more for its memory") as waiting, suppress(Harmed):
-        trial.run(subject, _seldom(waiting.show))
-    subject.until_whole(before, RESTORED_S)
-    return _until_back(subject, held) - held
+def _repeat(subject: Subject, trial: Trial, before: Mapping[str, int], held: int) -> int:
+    """The least bytes that the same keeps beyond what it kept the time before. What processes take
+    once, and have ready for the next time, is no leak: a flood's they have after three or four."""
+    least = held
+    for repeat in range(REPEATS):
+        name = f"{trial.name}, again for its memory ({repeat + 1} of {REPEATS})"
+        with console.waiting(name) as waiting, suppress(Harmed):
+            trial.run(subject, _seldom(waiting.show))
+        subject.until_whole(before, RESTORED_S)
+        after = _until_back(subject, held)
+        least, held = min(least, after - held), after
+        if least <= KEPT_BYTES:
+            break
+    return least
 
 
 def _line(row: Row) -> str:

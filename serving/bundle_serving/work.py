@@ -1,5 +1,5 @@
 """How much work one request may be, of each kind. The steps hold to it, because requests over gRPC
-come to no other place; each costs a core about two seconds at most, and its network as long again.
+come to no other place; each costs a core about two seconds at most, and its network less.
 
 How many pictures, texts, sounds or rows a request may have at all, its model's max_batch_size says:
 of frames of a video one, and of a user's function what it was bound with.
@@ -29,9 +29,10 @@ SOUNDS = 10
 MEGAPIXELS = 50
 
 # Of rows of a network on a CPU, whatever they are: always so many, and more, in steps, if they take
-# it no longer than this, in seconds of processor time.
+# it no longer than this, in seconds of processor time. A request cannot be put aside for another's,
+# so where every process computes, the next one waits as long.
 ROWS, STEP = 32, 16
-NETWORK_S = 2.0
+NETWORK_S = 0.75
 
 
 class Rows:

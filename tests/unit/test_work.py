@@ -19,7 +19,7 @@ def test_rows_are_bounded_by_what_they_cost(monkeypatch: pytest.MonkeyPatch) -> 
         with rows.computing(count):
             used += seconds
 
-    compute(4, 4 * 0.03125)
+    compute(4, 4 * 0.75 / 64)
     compute(1, 0.5)  # by the quickest: the others may have been disturbed
     assert rows.too_many(64) is None
     assert "has 65 rows, and the limit of this network is 64" in (rows.too_many(65) or "")
