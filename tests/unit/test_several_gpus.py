@@ -75,6 +75,8 @@ class Given:
         return False
 
 
+# Of a model without programs of a user's own.
+WHERE = {"model_repository": "nowhere", "model_version": "1"}
 READ = {"answers": {"string_value": "single-label"}}
 
 
@@ -110,7 +112,7 @@ def postprocessing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_each_gpus_scores_are_computed_with_there(postprocessing: Any) -> None:
     scores = np.random.default_rng(0).normal(0, 10, (2, 1000)).astype(np.float32)
     model = postprocessing.TritonPythonModel()
-    model.initialize({"model_config": json.dumps({"parameters": READ})})
+    model.initialize({**WHERE, "model_config": json.dumps({"parameters": READ})})
     for number in (1, 0, 1):
         answered = model.probabilities({"INPUT_0": Given(scores, number)})
         assert answered.device.number == number
@@ -128,7 +130,7 @@ def test_each_gpus_scores_are_computed_with_there(postprocessing: Any) -> None:
 def test_kernels_are_compiled_at_the_start(
     postprocessing: Any, parameters: dict[str, Any], compiled: list[int]
 ) -> None:
-    args = {"model_config": json.dumps({"parameters": READ | parameters})}
+    args = {**WHERE, "model_config": json.dumps({"parameters": READ | parameters})}
     postprocessing.TritonPythonModel().initialize(args)
     assert sys.modules["cupy"].compiled == compiled
 

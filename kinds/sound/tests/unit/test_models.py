@@ -6,7 +6,6 @@ from pathlib import Path
 
 from scripts.artefacts.workspace import Workspace
 from scripts.recipes import pipelines
-from scripts.recipes.folders import model_folder
 from scripts.settings.settings import DEFAULTS, Settings
 
 
@@ -18,9 +17,3 @@ def test_its_plan_takes_the_shapes_that_the_recipe_says(tmp_path: Path) -> None:
         "optShapes": "LOG_MEL:16x2x64x97,SHARES:16x2",
         "maxShapes": "LOG_MEL:64x30x64x97,SHARES:64x30",
     }
-
-
-def test_programs_that_are_the_same_stay_so() -> None:
-    for one, other, file in (("postprocessing", "sounds_postprocessing", "1/model.py"),):
-        there = model_folder(one) / file
-        assert there.read_bytes() == (model_folder(other) / file).read_bytes()
