@@ -17,6 +17,7 @@ from typing import Any
 from pytriton.proxy.types import Request
 
 from bundle_serving.infer import pack_question
+from bundle_serving.own_steps import use_packages
 from bundle_serving.values import Spec
 from kinds.callable.serving.callables import Bound, Instance, NotServed, load, one_line
 from scripts.base import files
@@ -26,9 +27,11 @@ from scripts.base.errors import UserError, run_guarded
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--file", type=Path, required=True)
+    parser.add_argument("--packages", type=Path, help="what the file imports besides")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--same", type=json.loads, default={}, help="as it was before, by name")
     options = parser.parse_args(argv)
+    use_packages(str(options.packages or ""))
     try:
         bound = load(options.file)
     except NotServed as fault:

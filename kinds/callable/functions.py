@@ -13,6 +13,7 @@ from typing import Any
 
 from bundle_serving import NAME
 from kinds.callable.recipe import DESCRIBE, Function, not_on_a_gpu
+from scripts.artefacts import packages
 from scripts.base import files, lock
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
@@ -73,7 +74,10 @@ def _describe_file(file: Path, server: State) -> dict[str, Any]:
         raise not_on_a_gpu(file.name)
     with lock.one_at_a_time():
         stack.prepare()
-        stack.run_step(DESCRIBE, "--file", file, "--out", DESCRIBED)
+        words: list[str | Path] = ["--file", file, "--out", DESCRIBED]
+        if needed := packages.find_beside(file):
+            words += ["--packages", packages.prepare(needed, stack.flavour)]
+        stack.run_step(DESCRIBE, *words)
     try:
         described: dict[str, Any] = json.loads(DESCRIBED.read_text())
     finally:
@@ -85,7 +89,9 @@ def _pipeline(name: str, described: Mapping[str, Any], file: Path) -> Pipeline:
     folder = folders.own().recipes
     models = {"ensemble": name, "program": f"{name}_function"}
     source = os.path.relpath(file, folder)
+    needed = packages.find_beside(file)
     content = {"kind": "callable", "models": models, "source": source, **described}
+    content["requirements"] = os.path.relpath(needed, folder) if needed else ""
     return Pipeline(name, Function.model_validate(content).lying_in(folder))
 
 

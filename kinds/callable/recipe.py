@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from bundle_serving.agreement import Agreement
 from bundle_serving.health import EXAMPLE
 from bundle_serving.infer import Answer, Question
 from bundle_serving.values import NotAValue, Spec, rows
+from scripts.artefacts import packages
 from scripts.artefacts.step import Place, Step
 from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
@@ -54,6 +56,7 @@ class Function(Recipe):
     kind: Literal["callable"]
     models: Program
     source: str  # the file
+    requirements: str = ""  # a file that names the packages it imports
     inputs: tuple[Named, ...]
     outputs: tuple[Named, ...]
     batch: Batched
@@ -108,7 +111,10 @@ class Function(Recipe):
         return [self.models.program]
 
     def additions(self, made: Workspace, layout: Layout) -> Contents:
-        return {self.models.program: {FILE: self._program_text}}
+        found: dict[str, Path | str] = {FILE: self._program_text}
+        if needed := self.requirements_file:
+            found |= packages.list_files(needed)
+        return {self.models.program: found}
 
     @property
     def _program_text(self) -> str:
@@ -121,7 +127,10 @@ class Function(Recipe):
 
     def trial(self, made: Workspace) -> Trial:
         same = json.dumps({self.ensemble: self.description})
-        return Trial(DESCRIBE, ["--file", self.path_beside(self.source), "--same", same])
+        words: list[str | Path] = ["--file", self.path_beside(self.source), "--same", same]
+        if needed := self.requirements_file:
+            words += ["--packages", packages.folder_of(needed)]
+        return Trial(DESCRIBE, words)
 
     def require_asked(self, asked: Sequence[str], environment: Mapping[str, str]) -> None:
         for inputs in asked:

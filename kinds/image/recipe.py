@@ -16,12 +16,14 @@ from bundle_serving import agreement, own_steps
 from bundle_serving.agreement import Agreement
 from bundle_serving.infer import Answer
 from bundle_serving.networks import is_ir
+from scripts.artefacts import packages
 from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import Foreign, Torchvision, external_data, why_export
 from scripts.artefacts.shapes import of_pixels, sides
 from scripts.artefacts.step import ADOPT, EXPORT, REFERENCE, REFERENCE_TORCH, TRY_POST
 from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
 from scripts.recipes import configs, folders
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Count, Part, set_count
@@ -111,6 +113,7 @@ class Image(ThreeSteps, OfPictures):
     # Functions of the user's own in the place of the steps before and after the network: files.
     pre: str = ""
     post: str = ""
+    requirements: str = ""  # a file that names the packages that these import
     warmup: str = ""  # a file in preprocessing/warmup, if not its template's
 
     example: ClassVar[str] = "resnet50.yaml"
@@ -170,7 +173,16 @@ class Image(ThreeSteps, OfPictures):
             reading = {self.models.postprocessing, *decoding} - {self.first_model(layout)}
             for model in reading:
                 found.setdefault(model, {})[own_steps.AFTER] = self._text(self.post)
+        if needed := self.requirements_file:
+            for model in found if self.pre else reading:
+                found[model] |= packages.list_files(needed)
         return found
+
+    @property
+    def _packages(self) -> str:
+        """Where the steps of a build find them: they run in the project's folder."""
+        needed = self.requirements_file
+        return str(packages.folder_of(needed).relative_to(ROOT)) if needed else ""
 
     def _text(self, name: str) -> str:
         file = self.path_beside(name)
@@ -186,6 +198,7 @@ class Image(ThreeSteps, OfPictures):
             return None
         known = self._scores_file(made)
         words: list[str | Path] = ["--post", self.path_beside(self.post), "--scores", known]
+        words += ["--packages", self._packages] if self.requirements else []
         return Trial(TRY_POST, [*words, "--out", made.onnx / READ])
 
     def compare_known(self, made: Workspace, rows: NDArray[Any]) -> Agreement:
@@ -265,12 +278,15 @@ class Image(ThreeSteps, OfPictures):
                 "omit ARCH; torchvision's instead: make up MAIN=resnet50 ARCH=…",
             )
         if not settings.weights.endswith(WHOLE):
-            pre = self.path_beside(self.pre) if self.pre else None
-            spec = Torchvision(settings.arch, settings.weights, engine.export, labels, samples, pre)
+            spec = Torchvision(
+                *(settings.arch, settings.weights, engine.export, labels, samples),
+                pre=self.path_beside(self.pre) if self.pre else None,
+                packages=self._packages or None,
+            )
             return Export(EXPORT, as_words(spec), spec, as_before)
         network, how = Path(settings.weights), self.pictures.model_dump(mode="json")
         if self.pre:
-            how["program"] = self._text(self.pre)
+            how |= {"program": self._text(self.pre), "packages": self._packages}
         if is_ir(network):
             _require_for_ir(network.name, settings.precision, engine)
         words: list[str | Path] = ["--labels", labels] if labels else []
@@ -348,7 +364,8 @@ class Image(ThreeSteps, OfPictures):
         """Where its files are gone, or others by now, what was exported of them."""
         export = self.export(settings, engine)
         if self.post:  # which reads the scores of what was exported
-            return Trial(REFERENCE, ["--post", self.path_beside(self.post)])
+            words: list[str | Path] = ["--post", self.path_beside(self.post)]
+            return Trial(REFERENCE, [*words, "--packages", self._packages])
         try:
             is_there = why_export(made.onnx, export.spec) is None
         except UserError:

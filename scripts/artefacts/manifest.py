@@ -44,6 +44,7 @@ class Torchvision:
     labels: Path | None = None  # None: torchvision's own
     samples: Path | None = None  # photos for the check
     pre: Path | None = None  # a program of the user's own that prepares the pictures
+    packages: str | None = None  # the folder with those that it imports
 
     @property
     def is_untrained(self) -> bool:
@@ -66,7 +67,7 @@ class Torchvision:
                 )
         own = {"labels": of_labels(self.labels, before)} if self.labels else {}
         if self.pre:
-            own["pre"] = of_file(self.pre, before.get("pre"))
+            own["pre"] = {**of_file(self.pre, before.get("pre")), "packages": self.packages or ""}
         return {
             "schema": SCHEMA,
             "arch": self.arch,

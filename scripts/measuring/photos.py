@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -118,7 +118,7 @@ def _from_disk(path: Path, transform: Transform) -> Inputs:
             console.note(f"using the first {len(rows)} of {len(found)} pictures in {path}")
             break
         try:
-            to_pixels(data, transform)
+            to_pixels(data, replace(transform, program=""))
         except PictureError as fault:
             console.note(f"skipped {file.name}: {fault}")
         else:

@@ -180,6 +180,12 @@ class Recipe(Part):
         """The settings that belong to the pipeline and not to the server."""
         return (self.setting,) if self.setting else ()
 
+    @property
+    def requirements_file(self) -> Path | None:
+        """What names the packages that the user's programs import."""
+        named = getattr(self, "requirements", "")
+        return self.path_beside(named) if named else None
+
     def override(self, settings: Settings) -> str:
         return settings[self.setting] if self.setting else ""
 

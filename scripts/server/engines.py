@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from bundle_serving import golden
 from bundle_serving.infer import Answer, Question
 from scripts import bootstrap
+from scripts.artefacts import packages
 from scripts.artefacts.manifest import why_export
 from scripts.artefacts.step import BUILD_PLAN, ENGINE, QUANTISE
 from scripts.artefacts.step import GATE as GATE_STEP
@@ -62,6 +63,8 @@ def make(
 
 def export(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace) -> bool:
     """Returns whether the pipeline has a network."""
+    if needed := pipeline.recipe.requirements_file:
+        packages.prepare(needed, stack.flavour)
     export = pipeline.recipe.export(settings, engine_for(stack))
     if export:
         run = run_here if export.step.layers else stack.run_step

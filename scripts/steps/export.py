@@ -34,12 +34,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--precision", choices=BOUNDS, default="fp32")
     parser.add_argument("--samples", type=Path, help="a folder of photos for the check")
     parser.add_argument("--pre", type=Path, help="a program that prepares the pictures")
+    parser.add_argument("--packages", help="the folder with those that it imports")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
     require_known(options.arch)
     wanted = Torchvision(
         *(options.arch, options.weights, options.precision, options.labels, options.samples),
-        options.pre,
+        *(options.pre, options.packages),
     )
     return export_unless_it_fits(wanted, options.out, export)
 

@@ -104,7 +104,8 @@ def build(wanted: Torchvision) -> Network:
     network = _of_drawings(wanted) if wanted.arch == DRAWN else _of_torchvision(wanted)
     if not wanted.pre:
         return network
-    return replace(network, transform=network.transform | {"program": wanted.pre.read_text()})
+    own = {"program": wanted.pre.read_text(), "packages": wanted.packages or ""}
+    return replace(network, transform=network.transform | own)
 
 
 def _of_drawings(wanted: Torchvision) -> Network:

@@ -35,6 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     # As scripts.steps.adopt takes them.
     parser.add_argument("--network", type=Path)
     parser.add_argument("--post", type=Path, help="reads the scores of what was exported")
+    parser.add_argument("--packages", default="")
     parser.add_argument("--labels", type=Path)
     parser.add_argument("--pictures", type=json.loads)
     parser.add_argument("--output", default="")
@@ -46,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
         how = (options.network, options.labels, options.pictures, options.output, "")
         if ask := _of_foreign(Foreign(*how, data=options.data)):
             return ask_each(options, options.network.name, ask)
-    return ask_each(options, EXPORTED, of_exported(options.onnx, options.post))
+    return ask_each(options, EXPORTED, of_exported(options.onnx, options.post, options.packages))
 
 
 def make_parser(text: str | None) -> argparse.ArgumentParser:
@@ -92,7 +93,7 @@ def _of_foreign(wanted: Foreign) -> Ask | None:
     return lambda path: int(original.of_file(path.read_bytes())[0].argmax())
 
 
-def of_exported(onnx: Path, post: Path | None = None) -> Ask:
+def of_exported(onnx: Path, post: Path | None = None, packages: str = "") -> Ask:
     from bundle_serving.networks import network_in
     from bundle_serving.own_steps import read_by
     from scripts.intake import plain
@@ -107,7 +108,7 @@ def of_exported(onnx: Path, post: Path | None = None) -> Ask:
     def ask(path: Path) -> int:
         pixels = plain.pixels(path.read_bytes(), how).transpose(2, 0, 1)[None]
         scores = rows(asked, pixels, together=False)
-        read = read_by(text, how.get("packages", ""), scores) if text else scores
+        read = read_by(text, packages, scores) if text else scores
         return int(read[0].argmax())
 
     return ask

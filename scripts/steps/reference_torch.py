@@ -30,11 +30,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--weights", required=True)
     parser.add_argument("--labels", type=Path)
     parser.add_argument("--pre", type=Path)
+    parser.add_argument("--packages")
     for ignored in ("--precision", "--samples"):
         parser.add_argument(ignored)
     options = parser.parse_args(argv)
     try:
-        wanted = Torchvision(options.arch, options.weights, labels=options.labels, pre=options.pre)
+        own = {"pre": options.pre, "packages": options.packages}
+        wanted = Torchvision(options.arch, options.weights, labels=options.labels, **own)
         network = networks.build(wanted)
     except UserError:  # its weights cannot be had again
         return ask_each(options, EXPORTED, of_exported(options.onnx))

@@ -20,12 +20,13 @@ from scripts.base.errors import UserError, run_guarded
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--post", type=Path, required=True)
+    parser.add_argument("--packages", default="", help="the folder with those that it imports")
     parser.add_argument("--scores", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
     scores = np.load(options.scores)["scores"]
     try:
-        read = read_by(options.post.read_text(), "", scores)
+        read = read_by(options.post.read_text(), options.packages, scores)
     except StepFault as fault:
         raise UserError.from_fault(fault) from None
     with files.whole_file(options.out) as draft, draft.open("wb") as file:

@@ -36,10 +36,17 @@ class Refused(Exception):
     """It says that this picture will not do, and why."""
 
 
+def use_packages(folder: str) -> None:
+    """Before those of this environment, which in a server are others, and elsewhere perhaps in
+    other versions."""
+    if folder and folder not in sys.path:
+        sys.path.insert(0, folder)
+        sys.dont_write_bytecode = True  # the folder is as it was published
+
+
 @cache
 def _load(text: str, name: str, packages: str) -> Callable[[Any], Any]:
-    if packages and packages not in sys.path:
-        sys.path.append(packages)  # the server's own come first
+    use_packages(packages)
     module, wanted = ModuleType(name.removesuffix(".py")), FUNCTIONS[name]
     try:
         exec(compile(text, name, "exec"), module.__dict__)

@@ -117,9 +117,8 @@ class Transform:
 
     @classmethod
     def load(cls, path: Path) -> Transform:
-        return cls(
-            **json.loads(path.read_text()) | {"packages": own_steps.packages_beside(path.parent)}
-        )
+        packages = own_steps.packages_beside(path.parent)
+        return cls(**json.loads(path.read_text()) | {"packages": packages})
 
     def dump(self) -> str:
         return json.dumps(asdict(self), indent=2) + "\n"

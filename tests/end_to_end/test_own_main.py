@@ -20,6 +20,7 @@ from tests.end_to_end.test_compose import Alone
 from tests.networks import draw_network
 from tests.plugin import require_docker
 from tests.project import Project, asked_meanwhile, error_lines, free_ports, picture, wait_until
+from tests.wheels import write_wheel
 
 LABELS = [f"bird {number}" for number in range(10)]
 OTHERS = re.compile("resnet|imagenet", re.IGNORECASE)
@@ -191,11 +192,12 @@ def test_one_container_takes_it_in_and_serves_it(alone: Alone, tmp_path: Path) -
 
 
 PRE = """
+import robins
 from PIL import ImageOps
 
 def preprocess(picture):
     if picture.width == 13:
-        raise ValueError("thirteen pixels wide")
+        raise ValueError(robins.SONG)
     return ImageOps.flip(picture.resize((64, 64)))
 """
 POST = """
@@ -213,6 +215,8 @@ def test_steps_of_ones_own(fresh: Project, tmp_path: Path, steps: str) -> None:
     usual = int(ask_plainly(fresh, turned(picture()))["labels"][0]["index"])
     (tmp_path / "pre.py").write_text(PRE)
     (tmp_path / "post.py").write_text(POST.replace("np.eye(10)", "np.eye(9)"))
+    write_wheel(tmp_path / "wheels", "robins", "1.0", "SONG = 'thirteen pixels wide'\n")
+    (tmp_path / "requirements.txt").write_text("--no-index\n-f wheels\nrobins\n")
     (line,) = error_lines(fresh.make("add-model", **words, NAME="own").stderr)
     assert "TRUST=1" in line
     (line,) = error_lines(fresh.make("add-model", **words, NAME="own", TRUST="1").stderr)

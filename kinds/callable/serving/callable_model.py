@@ -13,6 +13,7 @@ from pytriton.exceptions import PyTritonBadParameterError, PyTritonUnrecoverable
 from pytriton.proxy.types import Request
 
 from bundle_serving.log_lines import log_traceback
+from bundle_serving.own_steps import packages_beside, use_packages
 from bundle_serving.step_reports import reported
 from bundle_serving.triton import failure, parameter, version_folder
 
@@ -26,7 +27,9 @@ END_S = 0.2
 @reported
 class TritonPythonModel:
     def initialize(self, args: dict[str, str]) -> None:
-        bound = load(version_folder(args) / FILE)[parameter(args, "callable")]
+        folder = version_folder(args)
+        use_packages(packages_beside(folder))
+        bound = load(folder / FILE)[parameter(args, "callable")]
         *_, number = args["model_instance_name"].rpartition("_")
         self._name = bound.name
         self._instance = Instance(bound, int(number))

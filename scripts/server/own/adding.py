@@ -10,6 +10,7 @@ from pathlib import Path
 from bundle_serving import own_steps
 from kinds.image.recipe import Image
 from scripts import bootstrap
+from scripts.artefacts import packages
 from scripts.artefacts.step import Step
 from scripts.base import console, lock
 from scripts.base.errors import UserError
@@ -65,6 +66,8 @@ def _with_steps(recipe: Image, words: Mapping[str, str]) -> Image:
         )
     for each in files.values():
         console.note(f"with {each}, in the place of the usual step")
+    if needed := packages.find_beside(path if path.is_file() else path / "network"):
+        files["requirements"] = needed
     return recipe.model_copy(
         update={key: custom.beside_recipes(each) for key, each in files.items()}
     )

@@ -23,6 +23,7 @@ from pytriton.client import DecoupledModelClient, ModelClient
 from bundle_serving import infer
 from bundle_serving.infer import Answer
 from tests.project import Project, error_lines, wait_until
+from tests.wheels import write_wheel
 
 # Two in one file, the second with an instance for each device; what they refuse, and what breaks
 # them, is decided by the number that is sent.
@@ -222,6 +223,25 @@ def bind(triton):
 """
 
 
+SINGING = """
+import numpy as np
+import robins
+from pytriton.decorators import batch
+from pytriton.model_config import Tensor
+
+
+@batch
+def singing(text):
+    return {"song": np.array([[robins.sing(row.decode())] for (row,) in text])}
+
+
+def bind(triton):
+    texts = {"dtype": bytes, "shape": (1,)}
+    taken, given = [Tensor(name="text", **texts)], [Tensor(name="song", **texts)]
+    triton.bind("singing", singing, taken, given)
+"""
+
+
 @pytest.fixture
 def own(served: Project, tmp_path: Path) -> Iterator[Path]:
     """A folder for files; what they bind is removed at the end."""
@@ -363,6 +383,20 @@ def test_what_dies_comes_back(served: Project, two: Path) -> None:
     restored = [f"{model}: it lacked a process" for model in ("who_function", "added_function")]
     wait_until(lambda: all(line in log.read_text() for line in restored), "the keeper's lines")
     assert served.server_began() == began
+
+
+@locally
+def test_it_imports_what_is_installed_for_it_alone(served: Project, own: Path) -> None:
+    write_wheel(own / "wheels", "robins", "1.0", "def sing(text):\n    return text[::-1]\n")
+    (own / "requirements.txt").write_text("--no-index\n--find-links wheels\nrobins==1.0\n")
+    (own / "singing.py").write_text(SINGING)
+    served.made("add-callable", FILE=str(own / "singing.py"))
+    assert asked(served, "singing", text="abc") == {"song": ["cba"]}
+    lies = served.path / "build" / "live" / "singing_function" / "1" / "packages"
+    assert {"robins.py", "locked.txt"} <= {path.name for path in lies.iterdir()}
+    (own / "requirements.txt").write_text("--no-index\n--find-links wheels\nrobins==2.0\n")
+    (line,) = error_lines(served.make("publish", MODEL="singing").stderr)
+    assert "No matching distribution found for robins==2.0" in line
 
 
 @pytest.mark.rare

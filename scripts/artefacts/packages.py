@@ -1,0 +1,154 @@
+"""What a model's program imports and the server lacks: requirements.txt beside it, installed in a
+folder of the model's own.
+
+Versions are chosen once for each content of the file, noted with their hashes, and installed by
+them. What the server has stays as it is there: a version of its own would be another one in the
+same process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bundle_serving.own_steps import PACKAGES
+from scripts.base import console, files, wheels
+from scripts.base.errors import UserError, of_the_machine
+from scripts.base.paths import PYTHON, REQUIREMENTS, ROOT
+
+NAME = "requirements.txt"
+LOCKED = "locked.txt"
+HERE = ROOT / "build" / "cache" / "packages"
+SERVERS = REQUIREMENTS / "locked" / "serve.txt"
+# Of Debian 12, which the server's image is made of.
+PYTHON_IN_IMAGE, GLIBC_IN_IMAGE = (3, 11), 36
+OLDEST_GLIBC = 5
+
+
+def find_beside(file: Path) -> Path | None:
+    path = file.with_name(NAME)
+    return path if path.is_file() else None
+
+
+def folder_of(requirements: Path) -> Path:
+    return HERE / hashlib.sha256(_read(requirements).encode()).hexdigest()[:16]
+
+
+def list_files(requirements: Path) -> dict[str, Path]:
+    """As they lie in a version's folder."""
+    folder = folder_of(requirements)
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {f"{PACKAGES}/{path.relative_to(folder)}": path for path in found}
+
+
+def prepare(requirements: Path, flavour: str) -> Path:
+    """The folder with all of them, for this flavour's server."""
+    if flavour == "gpu":
+        raise UserError(
+            f"{requirements}: NVIDIA's server image takes no packages",
+            "serve with FLAVOUR=cpu or FLAVOUR=local, or remove the file",
+        )
+    target, fits = folder_of(requirements), "\n".join(_describe_server(flavour))
+    noted = target / ".for"
+    if noted.is_file() and noted.read_text() == fits:
+        return target
+    console.note(f"installing what {requirements} names, for the model alone …")
+    with files.whole_folder(target) as draft, TemporaryDirectory() as scratch:
+        locked = _choose(requirements, flavour, Path(scratch))
+        files.write(draft / LOCKED, "".join(f"{line}\n" for line in locked))
+        if locked:
+            options = ["--no-deps", "--require-hashes", "--target", str(draft)]
+            options += [*_platform(flavour), *_find_options(requirements)]
+            _pip(requirements, [*options, "-r", str(draft / LOCKED)])
+        files.write(draft / noted.name, fits)
+    return target
+
+
+def _read(requirements: Path) -> str:
+    try:
+        return requirements.read_text()
+    except (OSError, UnicodeDecodeError) as fault:
+        raise UserError(f"cannot read {requirements} ({fault})", "put it back") from None
+
+
+def _choose(requirements: Path, flavour: str, scratch: Path) -> list[str]:
+    """name==version --hash=…, without what the server has."""
+    report = scratch / "report.json"
+    options = ["--dry-run", "--ignore-installed", "--target", str(scratch), "--report", str(report)]
+    options += ["-c", str(SERVERS), *_platform(flavour), "-r", str(requirements)]
+    _pip(requirements, options)
+    servers = {wheels.parts(line)[0] for line in wheels.read_locked(REQUIREMENTS, "serve")}
+    locked = []
+    for each in json.loads(report.read_text())["install"]:
+        name, version = wheels.name_of(each["metadata"]["name"]), each["metadata"]["version"]
+        found = each["download_info"].get("archive_info", {}).get("hashes", {}).get("sha256")
+        if not found:
+            raise UserError(
+                f"{requirements}: {name} is no file that has a hash",
+                "name a version of it that an index has",
+            )
+        if name not in servers:
+            locked.append(f"{name}=={version} --hash=sha256:{found}")
+    return sorted(locked)
+
+
+def _find_options(requirements: Path) -> list[str]:
+    """From where it wants them."""
+    lines = (line for line in _read(requirements).splitlines() if line.startswith("-"))
+    wanted = (line for line in lines if not re.match("-[rce]|--(req|con|edi)", line))
+    return [word for line in wanted for word in shlex.split(line, comments=True)]
+
+
+def _describe_server(flavour: str) -> Sequence[str]:
+    return [*_platform(flavour), hashlib.sha256(SERVERS.read_bytes()).hexdigest()]
+
+
+def _platform(flavour: str) -> list[str]:
+    """pip's options for what the server runs on: files that are built for it, or for any."""
+    is_here = flavour == "local"
+    python = sys.version_info[:2] if is_here else PYTHON_IN_IMAGE
+    glibc = int(platform.libc_ver()[1].split(".")[1]) if is_here else GLIBC_IN_IMAGE
+    machine = platform.machine()
+    tags = [f"manylinux_2_{minor}_{machine}" for minor in range(glibc, OLDEST_GLIBC - 1, -1)]
+    tags += [f"{name}_{machine}" for name in ("manylinux2014", "manylinux2010", "manylinux1")]
+    words = ["--only-binary", ":all:", "--python-version", "{}.{}".format(*python)]
+    return [*words, *(word for tag in [*tags, f"linux_{machine}"] for word in ("--platform", tag))]
+
+
+def _pip(requirements: Path, options: Sequence[str]) -> None:
+    command = [str(PYTHON) if PYTHON.exists() else sys.executable, "-m", "pip"]
+    command += ["--disable-pip-version-check", "install", "--no-compile", "--no-input", *options]
+    here = requirements.parent  # to which its own paths are relative
+    done = subprocess.run(command, cwd=here, capture_output=True, text=True)
+    if done.returncode:
+        raise _explain(requirements, done.stdout + done.stderr)
+
+
+def _explain(requirements: Path, output: str) -> UserError:
+    if "No module named pip" in output:
+        return UserError(
+            f"{requirements} cannot be installed by this image, which has no pip",
+            "let make do it: make up, or make add-callable",
+        )
+    asked = re.findall(r"^    (?:The user requested )?(.+)$", output, re.MULTILINE)
+    fixed = [each.removeprefix("(constraint) ") for each in asked if "(constraint)" in each]
+    if fixed and (wishes := [each for each in asked if "(constraint)" not in each]):
+        return UserError(
+            f"{requirements} clashes with the server: it has {fixed[0]}, and the file asks for "
+            f"{wishes[0]}",
+            "ask for what fits: the program runs in one process with it",
+        )
+    errors = [line.removeprefix("ERROR: ") for line in output.splitlines() if "ERROR: " in line]
+    last = errors[-1] if errors else "; ".join(output.splitlines()[-1:])
+    return of_the_machine(Exception(last)) or UserError(
+        f"{requirements} cannot be installed ({last})",
+        "correct it; only wheels are taken, and pip's own settings say from where",
+    )
