@@ -5,9 +5,9 @@
 terminal.svg      what a terminal shows of the first commands
 page.png          the page, after a picture was dropped on it
 side_by_side.png  the page, while a candidate runs beside the live version
-page.png in kinds/detection and kinds/segmentation
-                  the page with boxes, and with classes: of a drawn street, with answers that are
-                  made up, as no trained network of these comes with the project
+page.png of kinds that find something in a picture
+                  the page with what they find in a drawn street, with answers that are made up, as
+                  no trained network of these comes with the project
 and those of tests/drawn_pictures.py
 
 It needs Chromium, the ports 8000 to 8002, and a machine with little else to do.

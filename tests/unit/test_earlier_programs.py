@@ -5,22 +5,28 @@ from importlib import import_module
 
 import pytest
 
+from tests.project import ROOT
+
 NAMES = (
     "onnxruntime_engine.beside",
     "openvino_engine.Engine.beside",
     "step_reports.reported",
-    *("callables.load", "callables.Instance", "detection.Detection", "segmentation.Segmentation"),
-    *(
-        "smoothing.Streams",
-        "sounds.Hearing",
-        "wav.SoundError",
-        "cascade.Cascade",
-        "texts.to_tokens",
-    ),
 )
+OF_KINDS = {
+    "callable": ("callables.load", "callables.Instance"),
+    "detection": ("detection.Detection",),
+    "segmentation": ("segmentation.Segmentation",),
+    "video": ("smoothing.Streams",),
+    "sound": ("sounds.Hearing", "wav.SoundError"),
+    "cascade": ("cascade.Cascade",),
+    "text": ("texts.to_tokens",),
+}
+THERE = [
+    name for kind, names in OF_KINDS.items() if (ROOT / "kinds" / kind).is_dir() for name in names
+]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *THERE])
 def test_what_earlier_programs_import_is_still_there(name: str) -> None:
     module, *path = name.split(".")
     found = import_module(f"bundle_serving.{module}")
