@@ -15,6 +15,7 @@ from pathlib import Path
 
 import uvloop
 
+from bundle_door import worker
 from bundle_door.access import key_file
 from bundle_door.access.key_file import BadKeys
 from bundle_door.door import DoorError, Settings, serve
@@ -28,7 +29,9 @@ from bundle_serving.sockets import NotPrivate
 
 def main(argv: list[str] | None = None) -> int:
     try:
-        uvloop.run(serve(settings(arguments().parse_args(argv))))
+        options = arguments().parse_args(argv)
+        given = settings(options)
+        uvloop.run(worker.serve(given, options.process) if options.process else serve(given))
     except (DoorError, NotPrivate, guard.NoKey, BadKeys, OSError) as fault:
         print(f"error: {fault}", file=sys.stderr)
         return 1
@@ -67,6 +70,7 @@ def settings(options: argparse.Namespace) -> Settings:
         Traces(collector, options.otel_traces_sampler_arg) if collector else None,
         options.state_folder,
         options.relay_folder,
+        options.door_processes,
     )
 
 
@@ -80,6 +84,7 @@ def arguments() -> argparse.ArgumentParser:
     add("--metrics-port", default=8002, type=int)
     add("--repository", default="", help="the models' folder, which the page reads")
     add("--admin-key-file", type=Path, help="without it, what the admin key opens stays closed")
+    add("--process", default=0, type=int, help="the number of this one, of several")
     given = [(each.name, as_type(each), each.default) for each in SETTINGS]
     for name, kind, default in (*ABOUT_THE_MACHINE, *given):
         # A setting that is empty is one that is not given.

@@ -1,4 +1,5 @@
-"""The door's two processes, from their start to their end: this one, and Envoy before it."""
+"""The door's first process and Envoy before it, from their start to their end; worker.py is the
+further ones, where there are several."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import contextlib
 import ctypes
 import mmap
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,16 +17,18 @@ from bundle_door.access.keys import Keys
 from bundle_door.access.keys import metrics as metrics_of
 from bundle_door.answers import Answer, Refused
 from bundle_door.charges import Charges
+from bundle_door.counts import Counts
 from bundle_door.documents import documents
-from bundle_door.front import envoy, envoy_lines, envoy_process
+from bundle_door.front import arrivals, envoy, envoy_lines, envoy_process
 from bundle_door.limits import Limits, Load
 from bundle_door.note import Note
 from bundle_door.paths.api import Api
-from bundle_door.paths.measured import measure_route, over_grpc
+from bundle_door.paths.measured import Observer, measure_route, over_grpc
 from bundle_door.paths.metrics import Metrics
 from bundle_door.paths.page_data import PageData
 from bundle_door.paths.plain import PlainQuestions
 from bundle_door.paths.routes import (
+    Route,
     of_documents,
     of_drift,
     of_keys,
@@ -47,6 +50,7 @@ from bundle_door.watching.observed import HTTP, Observed
 from bundle_door.watching.references import References
 from bundle_door.watching.request_log import HUNG_UP, RequestLog
 from bundle_door.watching.steps import Steps
+from bundle_door.watching.told import Told, listen
 from bundle_door.wire import http1
 from bundle_door.wire.http1 import Incoming
 from bundle_serving import keeper_notes, own_requests, relayed, sockets
@@ -85,6 +89,16 @@ class Settings:
     state_folder: Path | None = None
     # Where a relay hands on what comes to its ports.
     relay_folder: Path | None = None
+    # Of the HTTP service; and Envoy's threads.
+    processes: int = 1
+
+    @property
+    def own_id(self) -> str:
+        return own_requests.id_of(self.admin_key) if self.admin_key else ""
+
+    def counts(self, number: int = 0) -> Counts:
+        shared = sockets.folder(self.run_dir) / sockets.LOAD if self.processes > 1 else None
+        return Counts(self.processes, number, shared)
 
 
 async def serve(settings: Settings) -> None:
@@ -96,7 +110,8 @@ async def serve(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with contextlib.AsyncExitStack() as stack:
-        triton = Triton(settings.run_dir, settings.limits.answer_s)
+        load = Load(settings.limits, settings.counts())
+        triton = Triton(settings.run_dir, settings.limits.answer_s, load.counts)
         stack.push_async_callback(triton.close)
         observed = Observed(
             References(settings.state_folder or settings.run_dir, settings.repository)
@@ -117,8 +132,10 @@ async def serve(settings: Settings) -> None:
         keys = keys_of(settings)
         charges = Charges(keys, served) if keys else None
         streams = Streams(triton, folder / sockets.STREAMS, settings.limits, keys, charges)
+        told = await listen(folder / sockets.TOLD, partial(take_told, observed, keys))
+        stack.callback(told.close)
         service = service_of(
-            settings, triton, folder, stop.is_set, observed, served, steps, log, keys, streams
+            settings, triton, folder, stop.is_set, observed, served, steps, log, keys, streams, load
         )
         await stack.enter_async_context(http1.server(service, folder / sockets.HTTP))
         await streams.start()
@@ -127,6 +144,7 @@ async def serve(settings: Settings) -> None:
         if charges:
             listeners.append(charges.of_line)
         relay = settings.relay_folder
+        arrivals.Room(settings.processes, folder / sockets.ROOM).clear()
         outside = await stack.enter_async_context(
             envoy_process.running(
                 envoy.config(
@@ -138,10 +156,12 @@ async def serve(settings: Settings) -> None:
                     settings.run_dir / keeper_notes.COMING,
                     settings.traces,
                     relayed.prepare(relay) if relay else None,
+                    settings.processes,
                 ),
                 settings.run_dir / "envoy.yaml",
                 folder,
                 partial(envoy_lines.read, listeners=listeners),
+                settings.processes,
             )
         )
         if relay:
@@ -167,10 +187,9 @@ def service_of(
     log: RequestLog,
     keys: Keys | None,
     streams: Streams,
+    load: Load,
 ) -> Service:
-    own_id = own_requests.id_of(settings.admin_key) if settings.admin_key else ""
-    api = Api(triton, settings.limits, own_id, keys)
-    load = Load(settings.limits)
+    api = Api(triton, settings.limits, settings.own_id, keys)
     measures = Metrics(
         folder,
         observed,
@@ -213,6 +232,17 @@ def service_of(
     routes += [*of_drift(observed.drift, served.look), *of_totals(observed.totals)]
     routes += PageData(settings.run_dir, served, observed, load, settings.limits).routes()
 
+    return measured_service(settings, routes, load, observed, served, log)
+
+
+def measured_service(
+    settings: Settings,
+    routes: Sequence[Route],
+    load: Load,
+    observed: Observer,
+    served: Served,
+    log: RequestLog,
+) -> Service:
     def note_answer(incoming: Incoming, note: Note, status: int, size: int, duration: int) -> None:
         method = incoming.method
         log.log_answer(method, incoming.path, note, status, duration, size)
@@ -227,9 +257,20 @@ def service_of(
         settings.admin_key,
         settings.exposure.origins,
         note_answer,
-        keys=keys is not None,
-        own_id=own_id,
+        keys=settings.exposure.api_keys is not None,
+        own_id=settings.own_id,
     )
+
+
+def take_told(observed: Observed, keys: Keys | None, told: Told) -> None:
+    """By a further process."""
+    for request in told.requests:
+        observed.request(*request)
+    for status in told.refusals:
+        observed.refusal(status, HTTP)
+    for client, more in told.charges:
+        if keys:
+            keys.charge(client, more)
 
 
 def keys_of(settings: Settings) -> Keys | None:
@@ -281,7 +322,7 @@ async def watch_memory(service: Service, streams: Streams) -> None:
     libc = ctypes.CDLL(None)
 
     def is_full() -> bool:
-        return resident() - service.load.bytes > MOST_BYTES
+        return resident() - service.load.own_bytes > MOST_BYTES
 
     while True:
         await asyncio.sleep(LOOK_S)
@@ -307,5 +348,5 @@ async def tidy(service: Service) -> None:
         await asyncio.sleep(TIDY_S)
         own_log.keep_short()
         service.load.drop_late()
-        if not service.load.requests:
+        if not service.load.own_bytes:
             libc.malloc_trim(0)

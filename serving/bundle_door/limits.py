@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bundle_door.answers import RETRY_SOON, Refused
+from bundle_door.counts import Counts
 from bundle_door.settings import BODY_MB, IN_FLIGHT
 
 MEGABYTE = 1_000_000
@@ -65,22 +66,38 @@ class Load:
     request, the longer it finds room. Where there is none, what comes most slowly makes room.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, counts: Counts | None = None) -> None:
+        """`counts`: of all processes of the HTTP service, which share these limits."""
         self.limits = limits
-        # Those that are complete.
-        self.requests = 0
-        self.bytes = 0
+        self.counts = counts or Counts()
         self.arriving: set[Share] = set()
+
+    @property
+    def requests(self) -> int:
+        """Those that are complete."""
+        return self.counts.sum_up(Counts.REQUESTS)
+
+    @property
+    def bytes(self) -> int:
+        return self.counts.sum_up(Counts.BYTES)
+
+    @property
+    def own_bytes(self) -> int:
+        """Of these, what this process has."""
+        return self.counts.own(Counts.BYTES)
 
     def request(self, always: bool = False) -> Share:
         """`always`: one without a body, which finds a place whatever there is."""
-        if not always:
-            self.check_requests()
+        if not always and (waiting := self.requests) >= self.limits.in_flight:
+            raise in_flight(waiting)
         return Share(self, always)
 
-    def check_requests(self) -> None:
-        if self.requests >= self.limits.in_flight:
-            raise busy(f"{self.requests} requests are in flight")
+    def take_place(self) -> None:
+        """First, and then sees whether it was there: another process may do the same."""
+        self.counts.add(Counts.REQUESTS, 1)
+        if (taken := self.requests) > self.limits.in_flight:
+            self.counts.add(Counts.REQUESTS, -1)
+            raise in_flight(taken - 1)
 
     def make_room(self, share: Share, count: int) -> None:
         while share.bytes + count > self.limits.in_flight_bytes - self.bytes - count:
@@ -88,9 +105,17 @@ class Load:
                 raise busy(f"the requests in flight hold {self.bytes // MEGABYTE} MB")
 
     def make_place(self) -> None:
-        while len(self.arriving) >= self.limits.arriving:
+        while (arriving := self.counts.sum_up(Counts.ARRIVING)) >= self.limits.arriving:
             if not self._drop_some():
-                raise busy(f"{len(self.arriving)} requests are arriving")
+                raise busy(f"{arriving} requests are arriving")
+
+    def begin(self, share: Share) -> None:
+        self.arriving.add(share)
+        self.counts.set_own(Counts.ARRIVING, len(self.arriving))
+
+    def end(self, share: Share) -> None:
+        self.arriving.discard(share)
+        self.counts.set_own(Counts.ARRIVING, len(self.arriving))
 
     def drop_late(self) -> None:
         """Though there is room: in a flood they may be late for no fault of theirs."""
@@ -127,31 +152,30 @@ class Share:
         self.due = 0.0
 
     def __enter__(self) -> Share:
-        self._load.requests += self._complete
+        self._load.counts.add(Counts.REQUESTS, self._complete)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._load.requests -= self._complete
+        self._load.counts.add(Counts.REQUESTS, -self._complete)
         self._free()
 
     def arrive(self, client: str, refuse: Callable[[Refused], None]) -> None:
         """From now on it may be refused, if it comes too slowly."""
         self._load.make_place()
         self.client, self._refuse, self.due = client, refuse, time.monotonic() + BEGIN_S
-        self._load.arriving.add(self)
+        self._load.begin(self)
 
     def take(self, count: int) -> None:
         self._load.make_room(self, count)
-        self._load.bytes += count
+        self._load.counts.add(Counts.BYTES, count)
         self.bytes += count
         self.due = min(self.due + count / SLOWEST, time.monotonic() + AHEAD_S)
 
     def complete(self) -> None:
         """All of it is there: it takes a place among those that are answered."""
-        self._load.arriving.discard(self)
-        self._load.check_requests()
+        self._load.end(self)
+        self._load.take_place()
         self._complete = True
-        self._load.requests += 1
 
     def drop(self, refusal: Refused) -> None:
         self._free()
@@ -159,13 +183,17 @@ class Share:
             self._refuse(refusal)
 
     def _free(self) -> None:
-        self._load.arriving.discard(self)
-        self._load.bytes -= self.bytes
+        self._load.end(self)
+        self._load.counts.add(Counts.BYTES, -self.bytes)
         self.bytes = 0
 
 
 def busy(why: str) -> Refused:
     return Refused(503, f"the server is busy: {why}; try again in a second", RETRY_SOON)
+
+
+def in_flight(count: int) -> Refused:
+    return busy(f"{count} requests are in flight")
 
 
 def too_large(limit: int) -> Refused:

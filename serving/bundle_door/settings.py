@@ -9,6 +9,7 @@ Imports nothing large, for every command reads it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ from bundle_serving import traces
 from bundle_serving.traces import Collector
 
 BODY_MB, IN_FLIGHT = 64, 1024
+# One process of the HTTP service answers what four cores compute, or a part of a GPU.
+PROCESSES, CORES_OF_ONE, MOST_PROCESSES = "DOOR_PROCESSES", 4, 32
 TEXT, JSON = FORMATS = "text", "json"
 
 
@@ -34,6 +37,15 @@ def read_several(text: str) -> tuple[str, ...]:
 
 def read_count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
+        raise ValueError
+    return int(text)
+
+
+def count_processes(text: str) -> int:
+    """Of the HTTP service; by the machine's cores where that is not set."""
+    if not text:
+        return max(1, min(len(os.sched_getaffinity(0)) // CORES_OF_ONE, MOST_PROCESSES))
+    if read_count(text) > MOST_PROCESSES:
         raise ValueError
     return int(text)
 
@@ -75,6 +87,14 @@ SETTINGS = (
         read_count,
         "a positive integer",
         "Requests handled at once; more are refused with 503.",
+    ),
+    Setting(
+        PROCESSES,
+        "",
+        count_processes,
+        f"a number from 1 to {MOST_PROCESSES}",
+        f"""Processes of the HTTP service, and threads of Envoy; empty: one for each {CORES_OF_ONE}
+        cores.""",
     ),
     Setting(
         "LOG_FORMAT",

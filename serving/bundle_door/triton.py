@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import grpc
 
 from bundle_door.answers import RETRY_SOON, Refused
+from bundle_door.counts import Counts
 from bundle_door.wire.calls import CallFailed, Calls, Disconnected
 from bundle_door.wire.http2 import Pairs
 from bundle_door.wire.inference import Asked, Signature
@@ -76,7 +77,7 @@ class Away(Refused):
 class Triton:
     """Calls Triton's gRPC service; every error becomes a `Refused`."""
 
-    def __init__(self, run_dir: Path, timeout: float) -> None:
+    def __init__(self, run_dir: Path, timeout: float, counts: Counts | None = None) -> None:
         socket = sockets.folder(run_dir) / sockets.GRPC
         # For streams; all else goes the cheaper way.
         self.channel = grpc.aio.insecure_channel(f"unix:{socket}", options=OPTIONS)
@@ -84,7 +85,7 @@ class Triton:
         self._timeout = timeout
         self._signatures: dict[tuple[str, str], tuple[float, Signature]] = {}
         self._asking: dict[tuple[str, str], asyncio.Task[Signature]] = {}
-        self._waiting = 0
+        self._counts = counts or Counts()
         self._run_dir = run_dir
 
     async def close(self) -> None:
@@ -130,13 +131,14 @@ class Triton:
                 elif not self._is_on_its_way(model, refused):
                     raise
                 left = math.ceil(overdue - time.monotonic() - LOOK_S)
-                if left <= 0 or sent >= MOST_SENT or self._waiting >= MOST_WAITING:
+                waiting = self._counts.sum_up(Counts.WAITING)
+                if left <= 0 or sent >= MOST_SENT or waiting >= MOST_WAITING:
                     raise
-            self._waiting += 1
+            self._counts.add(Counts.WAITING, 1)
             try:
                 await asyncio.sleep(LOOK_S)
             finally:
-                self._waiting -= 1
+                self._counts.add(Counts.WAITING, -1)
 
     def _is_on_its_way(self, model: str, refused: Refused) -> bool:
         unknown = OF_AN_UNKNOWN_MODEL in str(refused)

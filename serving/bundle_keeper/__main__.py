@@ -8,8 +8,8 @@ Unknown options are passed to start_server.
     a process is stopped           it is resumed
     a model lacks a process        it is reloaded while its other processes serve      (watch.py)
     a pipeline does not answer     its models are reloaded, or loaded                  (watch.py)
-    the door has exited, or        it is restarted
-      lets nobody in
+    a process of the door has      it is restarted; the first one with Envoy, also if the door lets
+      exited, or hangs               nobody in
     the server has exited, or      it is restarted, with all pipelines that it had
       nothing smaller helped
     that did not help either       this program exits, and its guard (afresh.py) restarts everything
@@ -31,6 +31,7 @@ from typing import NoReturn
 
 import grpc
 
+from bundle_door.settings import PROCESSES, count_processes
 from bundle_keeper import afresh
 from bundle_keeper.afresh import GIVEN_UP, START_FAILED
 from bundle_keeper.awake import keep_awake
@@ -79,6 +80,8 @@ class Keeper:
         self._guard = afresh.guard()
         self._server: Child | None = None
         self._door: Child | None = None
+        # Its further processes, by number.
+        self._workers: dict[int, Child] = {}
         self._loaded_all = asyncio.Event()
         self._door_listened = False
         # Once it is done: why nobody is let in by it.
@@ -89,7 +92,13 @@ class Keeper:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         stopping = asyncio.create_task(stop.wait())
-        keeping = asyncio.gather(self._keep_door(), self._keep_server(), self._keep_awake())
+        workers = range(1, count_processes(os.environ.get(PROCESSES, "")))
+        keeping = asyncio.gather(
+            self._keep_door(),
+            self._keep_server(),
+            self._keep_awake(),
+            *map(self._keep_worker, workers),
+        )
         alone = asyncio.create_task(self._guard_ended())
         await asyncio.wait((stopping, keeping, alone), return_when=asyncio.FIRST_COMPLETED)
         if alone.done() and not stopping.done():
@@ -107,7 +116,9 @@ class Keeper:
         self._notes.say(False, "the server is stopping")
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
-        for child, grace in ((self._door, DOOR_EXIT_S), (self._server, EXIT_TIMEOUT_S)):
+        for_nobody = ((worker, 0) for worker in self._workers.values())
+        ends = ((self._door, DOOR_EXIT_S), *for_nobody, (self._server, EXIT_TIMEOUT_S))
+        for child, grace in ends:
             if child:
                 await child.end(0 if code else grace)
         leftovers.remove(self._options.shm_prefix)
@@ -123,23 +134,19 @@ class Keeper:
         """This process goes on as the guard, with server and door as its children, which the next
         keeper finds. Those that an earlier keeper started are nobody's now."""
         log("its guard is gone: it begins anew, guarded")
-        for child in (self._door, self._server):
+        for child in (self._door, *self._workers.values(), self._server):
             if child and child.pid not in children_of(os.getpid()):
                 await child.end(0)
         os.execv(self._guard[0], self._guard)
 
     async def _keep_door(self) -> NoReturn:
-        ports = ("http_port", "grpc_port", "metrics_port")
-        named = ("run_dir", "repository", "address", *ports, "admin_key_file")
-        given = {name: getattr(self._options, name) for name in named}
-        options = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
-        self._door = Child.find_running(self._is_door)
+        self._door = Child.find_running(lambda process: self._is_door(process, 0))
         was_up = self._door is not None
         if self._options.door_last and not was_up:
             await self._loaded_all.wait()
         while True:
             self._door_listened = self._door is not None
-            self._door = self._door or Child.start("bundle_door", *options)
+            self._door = self._door or self._start_door(0)
             self._door_is_shut = asyncio.get_running_loop().create_future()
             why = await self._door_ends(self._door)
             await self._door.end(LEAVES_S if self._door_is_shut.done() else 0)
@@ -148,6 +155,28 @@ class Keeper:
             await self._pauses.wait_before(DOOR)
             self._door = None
             self._notes.note_restored(DOOR, f"{why}: restarted it")
+
+    async def _keep_worker(self, number: int) -> NoReturn:
+        """A further process of the door, while the others serve."""
+        worker = Child.find_running(lambda process: self._is_door(process, number))
+        while True:
+            worker = self._workers[number] = worker or self._start_door(number)
+            why = await self._worker_ends(worker, number)
+            await worker.end(0)
+            await self._pauses.wait_before(f"{DOOR} {number}")
+            worker = None
+            self._notes.note_restored(DOOR, f"process {number} of the door {why}: restarted it")
+
+    async def _worker_ends(self, worker: Child, number: int) -> str:
+        socket = sockets.of_process(sockets.HTTP, number)
+        silent, listened = 0, False
+        while silent < (MOST_SILENT if listened else START_S // LOOK_FOR_DOOR_S):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(worker.wait(), ASK_DOOR_S if listened else LOOK_FOR_DOOR_S)
+                return "had exited"
+            lives = await self._answers(socket, sockets.of_process(sockets.STEPS, number))
+            silent, listened = (0, True) if lives else (silent + 1, listened)
+        return "hung"
 
     async def _door_ends(self, door: Child) -> str:
         """Waits until it exits or hangs, that is, gives no sign of life several times."""
@@ -178,13 +207,20 @@ class Keeper:
     async def _door_lives(self) -> bool:
         folder = sockets.folder(self._options.run_dir)
         try:
-            async with asyncio.timeout(ASK_DOOR_S):
-                # The door answers this by itself; Triton may be waiting for its repository.
-                await local_http.ask(folder / sockets.HTTP, "GET", "/v2/health/ready")
-                await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", "/ready")
+            await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", "/ready")
         except (OSError, TimeoutError):
             return False
-        return all((folder / name).is_socket() for name in (sockets.STREAMS, sockets.STEPS))
+        return await self._answers(sockets.HTTP, sockets.STREAMS, sockets.STEPS)
+
+    async def _answers(self, http: str, *others: str) -> bool:
+        """Whether a process of the door does at this socket, and has the others."""
+        folder = sockets.folder(self._options.run_dir)
+        try:
+            # The door answers this by itself; Triton may be waiting for its repository.
+            await local_http.ask(folder / http, "GET", "/v2/health/ready")
+        except (OSError, TimeoutError):
+            return False
+        return all((folder / name).is_socket() for name in others)
 
     async def _keep_server(self) -> NoReturn:
         why, in_vain = "", 0
@@ -266,8 +302,16 @@ class Keeper:
             return fault.code() not in BUSY
         return True
 
-    def _is_door(self, process: Process) -> bool:
-        return {"bundle_door", f"--run-dir={self._options.run_dir}"} <= {*process.arguments}
+    def _is_door(self, process: Process, number: int) -> bool:
+        marks = {"bundle_door", f"--run-dir={self._options.run_dir}", f"--process={number}"}
+        return marks <= {*process.arguments}
+
+    def _start_door(self, number: int) -> Child:
+        ports = ("http_port", "grpc_port", "metrics_port")
+        named = ("run_dir", "repository", "address", *ports, "admin_key_file")
+        given = {name: getattr(self._options, name) for name in named} | {"process": number}
+        options = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+        return Child.start("bundle_door", *options)
 
     def _is_server(self, process: Process) -> bool:
         mark = f"shm-region-prefix-name={self._options.shm_prefix}"
@@ -288,10 +332,11 @@ class Keeper:
         )
 
     async def _keep_awake(self) -> NoReturn:
-        def both() -> list[int]:
-            return [each.pid for each in (self._server, self._door) if each]
+        def all_of_them() -> list[int]:
+            there = (self._server, self._door, *self._workers.values())
+            return [each.pid for each in there if each]
 
-        await keep_awake(both, self._options.shm_prefix, self._notes)
+        await keep_awake(all_of_them, self._options.shm_prefix, self._notes)
 
 
 async def _keep(options: argparse.Namespace, for_server: list[str]) -> int:

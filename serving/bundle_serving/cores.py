@@ -37,7 +37,7 @@ class Cores:
         if seen_in and 1 < len(cores) <= processes:
             with suppress(OSError):  # another user's: it is not needed for any answer
                 # Those of two versions share a byte: then a guess is wrong, and no answer.
-                self._computing = _map_shared(seen_in, processes)
+                self._computing = map_shared(seen_in, processes)
 
     @contextmanager
     def computing(self) -> Iterator[None]:
@@ -62,7 +62,7 @@ class Cores:
         self._bound_to = frozenset(cores)
 
 
-def _map_shared(path: Path, size: int) -> mmap.mmap:
+def map_shared(path: Path, size: int) -> mmap.mmap:
     """Anybody may put a link there, which must not be followed."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

@@ -19,6 +19,10 @@ STREAMS = "streams"
 ENVOY_ADMIN = "envoy-admin"
 # What the Python steps tell the door, and the variable that names the socket to them.
 STEPS, STEPS_VARIABLE = "steps", "BUNDLE_STEP_REPORTS"
+# What the further processes of the HTTP service tell the first one, of which each has its own HTTP
+# and STEPS; and files that they, and Envoy's threads, share.
+TOLD = "told"
+LOAD, ROOM = "load", "room"
 LEAVING = "envoy-leaves"  # a file, by which Envoy is told that it is to end
 TRITONS_HTTP = "triton-http"  # for the gate, which checks a candidate alone
 
@@ -41,6 +45,11 @@ def folder(run_dir: Path) -> Path:
         usual.mkdir(mode=0o700, parents=True, exist_ok=True)
         return _private(usual)
     return _elsewhere(run_dir / ELSEWHERE)
+
+
+def of_process(name: str, number: int) -> str:
+    """Of one of the door's processes; the first one's has no number."""
+    return f"{name}.{number}" if number else name
 
 
 def forget(run_dir: Path) -> None:

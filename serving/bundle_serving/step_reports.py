@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import threading
 import time
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bundle_serving import traces
+from bundle_serving import sockets, traces
 from bundle_serving.own_requests import own_requests
 from bundle_serving.sockets import STEPS_VARIABLE
 
@@ -33,8 +34,68 @@ LATEST_S = 1
 # Remarks about single rows, of one execution.
 MOST_REMARKS = 64
 
+# The id of a request that one of the door's processes follows (bundle_door.watching.steps).
+FOLLOWED = re.compile(r"door\.([0-9]{1,2})-", re.ASCII)
+
 Remarks = dict[str, list[Any]]
 ANSWERS, PICTURES = "answers", "pictures"
+
+
+class Way:
+    """To one process of the door."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._socket: socket.socket | None = None
+        self._waiting = b""
+        self._waited_for = False
+        self._sent = 0.0
+
+    def add(self, line: bytes, is_waited_for: bool) -> bool:
+        """False if there is no room for it."""
+        if len(self._waiting) > MOST_WAITING:
+            return False
+        self._waiting += line
+        self._waited_for |= is_waited_for
+        return True
+
+    def send(self) -> None:
+        now = time.monotonic()
+        if self._waiting and (self._waited_for or now > self._sent + TOGETHER_S):
+            self._sent, self._waited_for = now, False
+            self._send()
+
+    def _send(self) -> None:
+        for _ in range(2):  # the door may have been restarted: then the new one gets it
+            if not (self._socket or self._connect()):
+                break
+            assert self._socket
+            try:
+                self._waiting = self._waiting[self._socket.send(self._waiting) :]
+                return
+            except BlockingIOError:
+                return
+            except OSError:
+                self._socket.close()
+                self._socket = None
+        self._waiting = b""
+
+    def _connect(self) -> bool:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        made.setblocking(False)
+        try:
+            made.connect(self._path)
+        except OSError:
+            made.close()
+            return False
+        self._socket = made
+        return True
+
+
+def process_of(request_id: str) -> int:
+    """Of the door's, which follows this request."""
+    found = FOLLOWED.match(request_id)
+    return int(found[1]) if found else 0
 
 
 class Reports:
@@ -43,12 +104,10 @@ class Reports:
     def __init__(self, path: str | None = None) -> None:
         self._path = os.environ.get(STEPS_VARIABLE) if path is None else path
         self.traced = bool(os.environ.get(traces.ENDPOINT))
-        self._socket: socket.socket | None = None
-        self._waiting = b""
-        self._waited_for = False
+        # To each process of the door; the first one gets all.
+        self._ways: dict[int, Way] = {0: Way(self._path or "")}
         self._sending = threading.Lock()
         self._lost = 0
-        self._sent = 0.0
         self._remarks: Remarks = {}
         self._counts: Counter[str] = Counter()
         self._counting = threading.Lock()
@@ -104,51 +163,25 @@ class Reports:
             "network": network, "began": began, "ended": time.monotonic_ns(), "lost": self._lost,
             **remarks, **counts,
         }  # fmt: skip
+        line = json.dumps(report).encode() + b"\n"
         with self._sending:
-            if len(self._waiting) > MOST_WAITING:
+            if not self._ways[0].add(line, bool(report["ids"] or report["traces"])):
                 self._lost += 1
                 return
-            self._waiting += json.dumps(report).encode() + b"\n"
-            self._waited_for |= bool(report["ids"] or report["traces"])
+            for number in {process_of(each) for each in ids} - {0}:
+                path = sockets.of_process(self._path or "", number)
+                self._ways.setdefault(number, Way(path)).add(line, is_waited_for=True)
 
     def send(self) -> None:
         """One that the door follows waits for it; all others may travel together."""
-        now = time.monotonic()
         with self._sending:
-            if self._waiting and (self._waited_for or now > self._sent + TOGETHER_S):
-                self._sent, self._waited_for = now, False
-                self._send()
+            for way in self._ways.values():
+                way.send()
 
     def send_what_is_left(self) -> None:
         while True:
             time.sleep(LATEST_S)
             self.send()
-
-    def _send(self) -> None:
-        for _ in range(2):  # the door may have been restarted: then the new one gets it
-            if not (self._socket or self._connect()):
-                break
-            assert self._socket
-            try:
-                self._waiting = self._waiting[self._socket.send(self._waiting) :]
-                return
-            except BlockingIOError:
-                return
-            except OSError:
-                self._socket.close()
-                self._socket = None
-        self._waiting = b""
-
-    def _connect(self) -> bool:
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        made.setblocking(False)
-        try:
-            made.connect(self._path or "")
-        except OSError:
-            made.close()
-            return False
-        self._socket = made
-        return True
 
 
 reports = Reports()

@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +52,8 @@ class Behind:
     # What Triton was started by.
     command: Sequence[str] = ()
     host: str = "localhost"
+    # The door's further processes.
+    workers: Sequence[subprocess.Popen[bytes]] = ()
 
     @contextlib.contextmanager
     def triton_again(self) -> Iterator[None]:
@@ -103,6 +106,7 @@ def behind_the_door(
     own: Sequence[str] = (),
     host: str = "localhost",
     ports: Sequence[int] = (),
+    processes: int = 1,
 ) -> Iterator[Behind]:
     """`options` are the door's, `own` are Triton's."""
     folder = sockets.folder(run_dir)
@@ -111,18 +115,30 @@ def behind_the_door(
     http_port, grpc_port, metrics_port = ports = ports or free_ports(3)
     regions = f"door{os.getpid()}_{http_port}_"
     command = [*triton_command(run_dir, folder, repository, models, regions), *own]
+    options = [*options, f"--door-processes={processes}"]
+
+    def start_door(number: int) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        mark = [f"--process={number}"]
+        return process(door_command(run_dir, key_file, ports, [*options, *mark]), None)
+
     with (
+        contextlib.ExitStack() as workers,
         removed_afterwards(regions),
         process(command, run_dir) as triton,
-        process(door_command(run_dir, key_file, ports, options), None) as door,
+        start_door(0) as door,
     ):
+        started = [workers.enter_context(start_door(number)) for number in range(1, processes)]
         server = Behind(
             *(run_dir, triton, door, http_port, grpc_port, metrics_port),
             triton_http=folder / "compare",
             tls=tls,
             command=command,
             host=host,
+            workers=started,
         )
+        for number in range(1, processes):
+            socket_of = folder / sockets.of_process(sockets.HTTP, number)
+            wait_until(socket_of.is_socket, "the further processes")
         wait_until(lambda: answers(server), "the door and Triton")
         yield server
 

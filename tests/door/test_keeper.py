@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -22,6 +23,8 @@ import pytest
 
 from bundle_door.access import certificate
 from bundle_door.access.key_file import hash_key
+from bundle_door.settings import PROCESSES
+from bundle_keeper.front import listens
 from bundle_serving import keeper_notes, sockets
 from bundle_serving.exposure import CERTIFICATE
 from bundle_serving.kserve import pb, stub
@@ -30,6 +33,7 @@ from tests.door.servers import KEY, MODELS, removed_afterwards
 from tests.project import ROOT, free_ports, wait_until
 
 GUARD, KEEPER = "bundle_keeper.afresh", "bundle_keeper"
+AGAIN = "restarted it"
 JPEG = b"\xff\xd8picture"
 # Another model, which is loaded after the first one, and not before a file is there.
 LATER = "later"
@@ -124,7 +128,10 @@ class Kept:
         return [event["did"] for event in keeper_notes.read(self.run_dir).get("events", [])]
 
 
-@pytest.fixture(params=["plain", "tls and keys"])
+PLAIN, KEYED_TLS, TWO = "plain", "tls and keys", "two processes"
+
+
+@pytest.fixture(params=[PLAIN, KEYED_TLS])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
     run_dir, key, models = (tmp_path / name for name in ("run", "admin.key", "models"))
     key.write_text(KEY)
@@ -134,7 +141,9 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
     add_another(models, run_dir / "gate")
     (tmp_path / keeper_notes.BESIDE).write_text(json.dumps([LATER]))
     environment = dict(os.environ)
-    if request.param != "plain":
+    if request.param == TWO:
+        environment[PROCESSES] = "2"
+    if request.param == KEYED_TLS:
         certificate.ensure(tmp_path, [])
         (tmp_path / "api.keys").write_text(f"ann {hash_key('key-of-ann')}\n")
         environment |= {"BIND": "0.0.0.0", "TLS_FOLDER": str(tmp_path)}
@@ -151,7 +160,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
     ]
     with removed_afterwards(regions):
         guard = subprocess.Popen(command, env=environment, cwd=ROOT)
-        tls = tmp_path / CERTIFICATE if request.param != "plain" else None
+        tls = tmp_path / CERTIFICATE if request.param == KEYED_TLS else None
         made = Kept(run_dir, http_port, grpc_port, tls)
         try:
             wait_until(lambda: made.ready() and made.answers(), "the server", 120)
@@ -235,6 +244,39 @@ def test_a_door_that_lets_nobody_in(kept: Kept) -> None:
     (sockets.folder(kept.run_dir) / sockets.HTTP).rename(kept.run_dir / "elsewhere")
     wait_until(lambda: any("door" in did for did in kept.did()), "the door to be restarted", 120)
     wait_until(lambda: kept.ready() and kept.answers(), "users to be answered", 120)
+
+
+@pytest.mark.parametrize("kept", [TWO], indirect=True)
+def test_a_further_process_of_the_door(kept: Kept) -> None:
+    """One that is gone is started again, while the first one answers; the next keeper finds it."""
+
+    def find() -> list[int]:
+        return [each.pid for each in kept.processes() if "--process=1" in each.info["cmdline"]]
+
+    def is_reached() -> bool:
+        return asyncio.run(listens(sockets.folder(kept.run_dir) / "http.1"))
+
+    (before,) = find()
+    door = kept.process("bundle_door")
+    os.kill(before, signal.SIGKILL)
+    assert all(kept.answers() for _ in range(4))
+    wait_until(lambda: is_reached() and find() != [before], "another one", 60)
+    wait_until(lambda: kept.did() == [f"process 1 of the door had exited: {AGAIN}"], "its note")
+    (after,) = find()
+    kept.kill(KEEPER)
+    wait_until(lambda: kept.process(KEEPER), "a new keeper", 60)
+    assert all(kept.answers() for _ in range(4))
+    assert find() == [after] and kept.process("bundle_door") == door
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kept", [TWO], indirect=True)
+def test_a_further_process_that_nobody_reaches(kept: Kept) -> None:
+    (sockets.folder(kept.run_dir) / "http.1").unlink()
+    wait_until(
+        lambda: kept.did() == [f"process 1 of the door hung: {AGAIN}"], "it to be noticed", 60
+    )
+    assert kept.answers()
 
 
 def test_a_keeper_without_a_guard_gets_another(kept: Kept) -> None:

@@ -131,7 +131,8 @@ async def _reported(socket: Path) -> None:
     reports.report_execution("m", "1", ["nobody"], 0, 0, 1)
     reports.send()
     with suppress(BrokenPipeError):
-        while reports._socket and reports._socket.send(b"\n"):
+        way = reports._ways[0]
+        while way._socket and way._socket.send(b"\n"):
             await asyncio.sleep(0)
     earlier.close()
     async with await steps.serve(socket):
@@ -195,7 +196,7 @@ def test_a_report_of_a_batch_counts_what_is_not_ours(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(step_reports, "own_requests", OwnRequests("ours"))
     ours, theirs = Asked("ours", 1, 67), Asked("their own", 2, 1000)
     step_reports.report("m", "1", [ours, theirs, theirs], 0, [0, 2], "")
-    report = msgspec.json.decode(reports._waiting, type=Report)
+    report = msgspec.json.decode(reports._ways[0]._waiting, type=Report)
     assert (report.requests, report.rows, report.failed) == (2, 4, 1)
     assert report.ids == ["their own", "their own"]
 
@@ -210,7 +211,7 @@ def test_what_warms_a_process_up_is_not_measured(monkeypatch: pytest.MonkeyPatch
     for number in range(5):
         step_reports.report("m", "1", [Asked(f"{number}", 1, 10)], 0, [], "")
         step_reports.end_execution()
-    told = [msgspec.json.decode(line, type=Report).ids for line in reports._waiting.splitlines()]
+    told = [msgspec.json.decode(line, type=Report).ids for line in reports._ways[0]._waiting.splitlines()]
     assert told == [["3"], ["4"]]
     assert step_reports.count_warm_ups({"model_config": "{}"}) == 0
 

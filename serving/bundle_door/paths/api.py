@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
-from bundle_door.access.keys import Keys
+from bundle_door.access.keys import Charged
 from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.limits import Limits
 from bundle_door.requests import Request
@@ -31,7 +31,7 @@ class Api:
     """The handlers; `named` has the parts of the path: model, version, region."""
 
     def __init__(
-        self, triton: Triton, limits: Limits, own_id: str = "", keys: Keys | None = None
+        self, triton: Triton, limits: Limits, own_id: str = "", keys: Charged | None = None
     ) -> None:
         """With the id of our own requests."""
         self._triton = triton

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Protocol
 
 import grpc
 
@@ -15,10 +16,16 @@ from bundle_door.paths.routes import Handler, Route
 from bundle_door.requests import Request
 from bundle_door.served import Served
 from bundle_door.triton import status_of
-from bundle_door.watching.observed import GRPC, HTTP, Observed
+from bundle_door.watching.observed import GRPC, HTTP, Series
 
 
-def measure_route(route: Route, observed: Observed, served: Served) -> Route:
+class Observer(Protocol):
+    def request(self, series: Series, status: int, seconds: float) -> None: ...
+
+    def refusal(self, status: int, protocol: str) -> None: ...
+
+
+def measure_route(route: Route, observed: Observer, served: Served) -> Route:
     """The route, observed if it asks a model. Of a client that hangs up there is nothing to say."""
     if route.asks is None:
         return route
@@ -29,7 +36,7 @@ def measure_route(route: Route, observed: Observed, served: Served) -> Route:
     return replace(route, handlers=handlers)
 
 
-def _observing(handler: Handler, asks: str, observed: Observed, served: Served) -> Handler:
+def _observing(handler: Handler, asks: str, observed: Observer, served: Served) -> Handler:
     def took(request: Request, named: Mapping[str, str], status: int) -> None:
         if not request.is_own:
             model = named["model"] or request.query.get("model", asks)
@@ -52,7 +59,7 @@ def _observing(handler: Handler, asks: str, observed: Observed, served: Served) 
 
 
 def make_counter(
-    observed: Observed, served: Served, model: str, protocol: str, status: int, seconds: float
+    observed: Observer, served: Served, model: str, protocol: str, status: int, seconds: float
 ) -> None:
     def note_name(pipeline: str, version: str) -> None:
         observed.request((pipeline, version, protocol), status, seconds)
@@ -60,7 +67,7 @@ def make_counter(
     served.name(model, status < 400, note_name)
 
 
-def over_grpc(observed: Observed, served: Served) -> Listener:
+def over_grpc(observed: Observer, served: Served) -> Listener:
     """The same of what does not pass the HTTP service, from Envoy's log."""
 
     def took(line: Line) -> None:

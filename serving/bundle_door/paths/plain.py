@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bundle_door.access.keys import Keys
+from bundle_door.access.keys import Charged
 from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.limits import MOST_NAME, Limits
 from bundle_door.requests import Request
@@ -43,7 +43,7 @@ Labels = list[dict[str, Any]]
 
 class PlainQuestions:
     def __init__(
-        self, triton: Triton, limits: Limits, steps: Steps, keys: Keys | None = None
+        self, triton: Triton, limits: Limits, steps: Steps, keys: Charged | None = None
     ) -> None:
         self._triton = triton
         self._steps = steps

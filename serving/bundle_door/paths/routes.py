@@ -120,9 +120,13 @@ def always(answer: Answer) -> Handler:
     return handler
 
 
+def of_inference(api: Api) -> list[Route]:
+    return [asking(VERSIONED + "/infer", "", api.infer)]
+
+
 def of_triton(api: Api) -> list[Route]:
     return [
-        asking(VERSIONED + "/infer", "", api.infer),
+        *of_inference(api),
         open_to_all("/v2", GET=api.server),
         for_the_admin("/v2/models/stats", GET=api.statistics),
         open_to_all(VERSIONED, GET=api.model),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -49,14 +50,16 @@ class Followed:
 class Steps:
     """The receiving end: all reports go to `on_report`, those of followed requests to these too."""
 
-    def __init__(self, on_report: Callable[[Report], None]) -> None:
+    def __init__(self, on_report: Callable[[Report], None], process: int = 0) -> None:
+        """`process`: the door's, by whose number the steps know where to send a report."""
         self._on_report = on_report
+        self._process = process
         self._followed: dict[str, Followed] = {}
         self._numbers = itertools.count(1)
 
     @contextmanager
     def following(self) -> Iterator[Followed]:
-        followed = Followed(f"door-{next(self._numbers):x}")
+        followed = Followed(f"door.{self._process}-{next(self._numbers):x}")
         self._followed[followed.id] = followed
         try:
             yield followed
@@ -66,7 +69,7 @@ class Steps:
     async def serve(self, socket: Path) -> asyncio.Server:
         socket.unlink(missing_ok=True)
         loop = asyncio.get_running_loop()
-        return await loop.create_unix_server(lambda: Reading(self.take), str(socket))
+        return await loop.create_unix_server(lambda: Reading(self.take, Report), str(socket))
 
     def take(self, report: Report) -> None:
         for each in report.ids:
@@ -75,12 +78,15 @@ class Steps:
         self._on_report(report)
 
 
-class Reading(asyncio.Protocol):
-    """The reports of one process, a line each."""
+Line = TypeVar("Line", bound=msgspec.Struct)
 
-    def __init__(self, take: Callable[[Report], None]) -> None:
+
+class Reading(asyncio.Protocol, Generic[Line]):
+    """What one process tells, a line each."""
+
+    def __init__(self, take: Callable[[Line], None], kind: type[Line]) -> None:
         self._take = take
-        self._decoder = msgspec.json.Decoder(Report)
+        self._decoder = msgspec.json.Decoder(kind)
         self._begun = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

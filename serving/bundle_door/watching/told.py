@@ -1,0 +1,80 @@
+"""What the further processes of the HTTP service tell the first one, so that measures, drift and
+rates are of all of them, and outlive each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from bundle_door.watching.observed import HTTP, Series
+from bundle_door.watching.steps import Reading
+
+# What is told together.
+TELL_S = 0.05
+# Kept while the first process is started again.
+MOST_KEPT = 3000
+
+What = TypeVar("What")
+
+
+class Told(msgspec.Struct):
+    # Series, status, seconds.
+    requests: list[tuple[Series, int, float]] = []
+    # Statuses.
+    refusals: list[int] = []
+    # What a client's request cost beyond the one that it was let in for.
+    charges: list[tuple[str, int]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.requests or self.refusals or self.charges)
+
+
+class Teller:
+    """In a further process: takes the place of what the first one has."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self._told = Told()
+
+    def request(self, series: Series, status: int, seconds: float) -> None:
+        self._add(self._told.requests, (series, status, seconds))
+
+    def refusal(self, status: int, protocol: str = HTTP) -> None:
+        self._add(self._told.refusals, status)
+
+    def charge(self, client: str, more: int) -> None:
+        self._add(self._told.charges, (client, more))
+
+    def _add(self, told: list[What], one: What) -> None:
+        if len(told) < MOST_KEPT:
+            told.append(one)
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(TELL_S)
+            with suppress(OSError):
+                await self._tell()
+
+    async def _tell(self) -> None:
+        _, writer = await asyncio.open_unix_connection(self._socket)
+        try:
+            while not writer.is_closing():
+                if self._told:
+                    told, self._told = self._told, Told()
+                    writer.write(msgspec.json.encode(told) + b"\n")
+                    await writer.drain()
+                await asyncio.sleep(TELL_S)
+        finally:
+            writer.close()
+
+
+async def listen(socket: Path, take: Callable[[Told], None]) -> asyncio.Server:
+    """In the first one."""
+    socket.unlink(missing_ok=True)
+    loop = asyncio.get_running_loop()
+    return await loop.create_unix_server(lambda: Reading(take, Told), str(socket))
