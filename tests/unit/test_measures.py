@@ -211,7 +211,8 @@ def test_what_warms_a_process_up_is_not_measured(monkeypatch: pytest.MonkeyPatch
     for number in range(5):
         step_reports.report("m", "1", [Asked(f"{number}", 1, 10)], 0, [], "")
         step_reports.end_execution()
-    told = [msgspec.json.decode(line, type=Report).ids for line in reports._ways[0]._waiting.splitlines()]
+    lines = reports._ways[0]._waiting.splitlines()
+    told = [msgspec.json.decode(line, type=Report).ids for line in lines]
     assert told == [["3"], ["4"]]
     assert step_reports.count_warm_ups({"model_config": "{}"}) == 0
 
