@@ -8,16 +8,15 @@ in every answer) and manifest.json.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
-from scripts.artefacts.exporting import export_unless_it_fits
+from scripts.artefacts.exporting import export_unless_it_fits, start
 from scripts.artefacts.manifest import Manifest, Torchvision
 from scripts.artefacts.progress import step
 from scripts.base import files
-from scripts.base.errors import NoWeights, UserError, run_guarded
+from scripts.base.errors import NoWeights, UserError
 
 # A sixth of resnet18's arithmetic and a fifth of its weights.
 ARCH = "mobilenet_v2"
@@ -29,12 +28,8 @@ WAYS_OUT = (
 )
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--weights", default="default", help="default, random, or a file")
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args(argv)
-    return export_unless_it_fits(Torchvision(ARCH, options.weights), options.out, export)
+def main(out: Path, weights: str = "default") -> int:
+    return export_unless_it_fits(Torchvision(ARCH, weights), out, export)
 
 
 def export(wanted: Torchvision, out: Path) -> None:
@@ -124,4 +119,4 @@ def _check(model: Any, transform: dict[str, Any], path: Path) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(start(main))

@@ -25,6 +25,7 @@ from extensions.similar.export import ARCH
 from extensions.similar.service_keeper import RESTARTED, STOP_S
 from extensions.similar.settings import embeddings, embeddings_port
 from scripts import bootstrap
+from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import Torchvision, why_export
 from scripts.artefacts.step import Step
 from scripts.base import console, files, ports
@@ -104,7 +105,7 @@ def _export(settings: Settings) -> None:
     if reason := why_export(MADE, wanted, as_before=embeddings.name not in settings.given):
         console.note(f"embeddings: {reason}")
         bootstrap.ensure("export")
-        run_here(Step("extensions.similar.export"), "--weights", weights, "--out", MADE)
+        run_here(Step("extensions.similar.export"), *as_words({"weights": weights, "out": MADE}))
     files.write(MADE_WITH, json.dumps({embeddings.name: weights}) + "\n")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -197,9 +197,8 @@ class Image(ThreeSteps, OfPictures):
         if not self.post:
             return None
         known = self._scores_file(made)
-        words: list[str | Path] = ["--post", self.path_beside(self.post), "--scores", known]
-        words += ["--packages", self._packages] if self.requirements else []
-        return Trial(TRY_POST, [*words, "--out", made.onnx / READ])
+        given = {"post": self.path_beside(self.post), "packages": self._packages}
+        return Trial(TRY_POST, as_words(given | {"scores": known, "out": made.onnx / READ}))
 
     def compare_known(self, made: Workspace, rows: NDArray[Any]) -> Agreement:
         if not self.post:
@@ -289,15 +288,10 @@ class Image(ThreeSteps, OfPictures):
             how |= {"program": self._text(self.pre), "packages": self._packages}
         if is_ir(network):
             _require_for_ir(network.name, settings.precision, engine)
-        words: list[str | Path] = ["--labels", labels] if labels else []
-        words += ["--samples", samples] if samples else []
-        words += ["--network", network, "--pictures", json.dumps(how)]
-        words += [f"--output={self.output}"] if self.output else []
-        words += ["--gives", self.gives] if self.gives else []
-        if network.is_file() and (data := external_data(network)):
-            words += ["--data", *data]
         foreign = Foreign(network, labels, how, self.output, self.gives, samples)
-        return Export(ADOPT, words, foreign, as_before)
+        # For a container, which sees only what it is told of.
+        data = tuple(external_data(network)) if network.is_file() else ()
+        return Export(ADOPT, as_words(replace(foreign, data=data)), foreign, as_before)
 
     def computes_in(self, settings: Settings) -> str:
         return settings.precision
@@ -364,8 +358,8 @@ class Image(ThreeSteps, OfPictures):
         """Where its files are gone, or others by now, what was exported of them."""
         export = self.export(settings, engine)
         if self.post:  # which reads the scores of what was exported
-            words: list[str | Path] = ["--post", self.path_beside(self.post)]
-            return Trial(REFERENCE, [*words, "--packages", self._packages])
+            given = {"post": self.path_beside(self.post), "packages": self._packages}
+            return Trial(REFERENCE, as_words(given))
         try:
             is_there = why_export(made.onnx, export.spec) is None
         except UserError:

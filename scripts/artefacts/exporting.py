@@ -1,38 +1,60 @@
-"""A step that exports what a specification says: a dataclass, whose fields are its arguments."""
+"""What a step is given: the arguments of a function, or the fields of a specification, which is a
+dataclass."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from scripts.artefacts.manifest import ExportSpec, why_export
+from scripts.base.errors import run_guarded
 
+T = TypeVar("T")
 Spec = TypeVar("Spec", bound=ExportSpec)
 
 
-def as_words(spec: Any) -> list[str | Path]:
-    """The arguments of its step. Files are paths, which a container may see elsewhere."""
+def as_words(given: Any) -> list[str | Path]:
+    """On its command line; by name, or as its specification. Files are paths, which a container may
+    see elsewhere."""
     words: list[str | Path] = []
-    for field in fields(spec):
-        value = getattr(spec, field.name)
-        if value is None or value is False:
+    for key, value in (given if isinstance(given, Mapping) else vars(given)).items():
+        name = f"--{key.replace('_', '-')}"
+        if isinstance(value, str) and key == "weights" and Path(value).is_absolute():
+            value = Path(value)
+        if value is None or value is False or value == ():
             continue
-        words.append(f"--{field.name}")
-        if isinstance(value, Mapping):
-            words.append(json.dumps(value))
-        elif isinstance(value, tuple):
-            words.append(",".join(value))
+        if value is True:
+            words.append(name)
         elif isinstance(value, Path):
-            words.append(value)
-        elif value is not True:
-            is_file = field.name == "weights" and Path(value).is_absolute()
-            words.append(Path(value) if is_file else str(value))
+            words += [name, value]
+        elif isinstance(value, tuple) and any(isinstance(each, Path) for each in value):
+            words += [name, *value]
+        elif isinstance(value, Mapping):
+            words.append(f"{name}={json.dumps(value)}")
+        else:
+            each = value if isinstance(value, tuple) else (value,)
+            words.append(f"{name}={','.join(map(str, each))}")
     return words
+
+
+def start(main: Callable[..., int], **choices: Collection[str]) -> int:
+    """As a program that is told by `as_words`; an argument may have choices."""
+    return run_guarded(lambda: main(**_as_given(make_parser(main, choices).parse_args())))
+
+
+def read(kind: Callable[..., T], argv: list[str] | None = None, **choices: Collection[str]) -> T:
+    return kind(**_as_given(make_parser(kind, choices).parse_args(argv)))
+
+
+def read_part(kind: Callable[..., T], argv: list[str] | None) -> tuple[T, list[str]]:
+    """And what is for others."""
+    found, rest = make_parser(kind, {}).parse_known_args(argv)
+    return kind(**_as_given(found)), rest
 
 
 def run(
@@ -41,22 +63,9 @@ def run(
     argv: list[str] | None = None,
     precisions: Collection[str] = (),
 ) -> int:
-    parser = argparse.ArgumentParser(description=sys.modules[kind.__module__].__doc__)
-    hints = get_type_hints(kind)
-    for field in fields(kind):  # type: ignore[arg-type]  # all specifications are dataclasses
-        if hints[field.name] is bool:
-            parser.add_argument(f"--{field.name}", action="store_true")
-            continue
-        is_required = field.default is MISSING
-        parser.add_argument(
-            f"--{field.name}",
-            type=_reader(hints[field.name]),
-            required=is_required,
-            default=None if is_required else field.default,
-            choices=precisions if field.name == "precision" and precisions else None,
-        )
+    parser = make_parser(kind, {"precision": precisions} if precisions else {})
     parser.add_argument("--out", type=Path, required=True)
-    options = vars(parser.parse_args(argv))
+    options = _as_given(parser.parse_args(argv))
     out = options.pop("out")
     return export_unless_it_fits(kind(**options), out, export)
 
@@ -69,12 +78,41 @@ def export_unless_it_fits(spec: Spec, out: Path, export: Callable[[Spec, Path], 
     return 0
 
 
+def make_parser(
+    what: Callable[..., Any], choices: Mapping[str, Collection[str]]
+) -> argparse.ArgumentParser:
+    about = (sys.modules[what.__module__].__doc__ or "").split("\n\n")[0]
+    parser = argparse.ArgumentParser(description=about, allow_abbrev=False)
+    hints = get_type_hints(what)
+    for name, parameter in inspect.signature(what).parameters.items():
+        option, hint = f"--{name.replace('_', '-')}", hints[name]
+        if hint is bool:
+            parser.add_argument(option, action="store_true")
+            continue
+        kinds = [each for each in get_args(hint) if each is not type(None)]
+        is_optional = type(None) in get_args(hint)
+        if is_optional:
+            (hint,) = kinds
+        several = get_args(hint)[:1] == (Path,)
+        parser.add_argument(
+            option,
+            type=Path if several else _reader(hint),
+            nargs="*" if several else None,
+            required=not is_optional and parameter.default is parameter.empty,
+            default=None if parameter.default is parameter.empty else parameter.default,
+            choices=choices.get(name),
+        )
+    return parser
+
+
+def _as_given(found: argparse.Namespace) -> dict[str, Any]:
+    items = vars(found).items()
+    return {name: tuple(each) if isinstance(each, list) else each for name, each in items}
+
+
 def _reader(hint: Any) -> Callable[[str], Any]:
+    read: Callable[[str], Any] = hint
     if get_origin(hint) is tuple:
-        return lambda text: tuple(text.split(","))
-    if get_origin(hint) in (dict, Mapping):
-        read: Callable[[str], Any] = json.loads
-        return read
-    found = next((each for each in get_args(hint) if each is not type(None)), hint)
-    made: Callable[[str], Any] = found
-    return made
+        each = get_args(hint)[0]
+        return lambda text: tuple(map(each, text.split(",")))
+    return json.loads if get_origin(hint) in (dict, Mapping) else read

@@ -38,8 +38,8 @@ class ExportSpec(Protocol):
 class Torchvision:
     """One of torchvision's architectures."""
 
-    arch: str
-    weights: str  # "default" (torchvision's own), "random", or a file
+    arch: str = "resnet50"
+    weights: str = "default"  # "default" (torchvision's own), "random", or a file
     precision: str = "fp32"  # or "fp16": half precision inside, for a strongly typed engine
     labels: Path | None = None  # None: torchvision's own
     samples: Path | None = None  # photos for the check

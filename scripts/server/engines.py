@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -13,6 +14,7 @@ from bundle_serving import golden
 from bundle_serving.infer import Answer, Question
 from scripts import bootstrap
 from scripts.artefacts import packages
+from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import why_export
 from scripts.artefacts.step import BUILD_PLAN, ENGINE, QUANTISE
 from scripts.artefacts.step import GATE as GATE_STEP
@@ -91,14 +93,13 @@ def prove(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace)
         _quantise(stack, settings, pipeline, made)
     takes_pictures = pipeline.recipe.asked_about == "IMG"
     samples = settings.photos("SAMPLES") if takes_pictures else None
-    words: list[str | Path] = ["--onnx", network, "--precision", precision]
-    words += ["--samples", samples] if samples else []
+    given = {"onnx": network, "precision": precision, "samples": samples, "out": made.engine}
     _step(
         pipeline,
         made.engine,
         "engine",
         lambda out: None if engine.fits(network, precision, out, samples) else "not checked yet",
-        lambda: stack.run_step(ENGINE, *words, "--out", made.engine),
+        lambda: stack.run_step(ENGINE, *as_words(given)),
     )
 
 
@@ -135,11 +136,8 @@ def _quantise(stack: Stack, settings: Settings, pipeline: Pipeline, made: Worksp
                 "PRECISION=int8 needs pictures to calibrate with",
                 "name a folder with a few hundred photos: CALIBRATION=photos",
             )
-        stack.run_step(
-            QUANTISE,
-            *("--onnx", made.onnx, "--calibration", calibration),
-            *("--accuracy", f"{accuracy:g}", "--out", made.int8),
-        )
+        given = {"onnx": made.onnx, "calibration": calibration, "accuracy": accuracy}
+        stack.run_step(QUANTISE, *as_words({**given, "out": made.int8}))
 
     _step(
         pipeline,
@@ -227,19 +225,23 @@ def prove_served(
     answers to the requests with known answers and to `more`, which are not judged here."""
     recipe, repository = pipeline.recipe, CANDIDATE / "repository"
     precision, borrowed = precision_of(made, layout.engine), recipe.list_borrowed(layout.engine)
-    words: list[str | Path] = [word for model in borrowed for word in ("--load", model)]
+    candidate = gate.Candidate(
+        repository,
+        pipeline.ensemble,
+        CANDIDATE / "questions.npz",
+        layout.engine.config,
+        stack.run_dir,
+        CANDIDATE,
+        load=tuple(borrowed),
+        limit=limit,
+    )
     if network := recipe.network_model(layout.engine):
         reference = _reference(made, layout.engine)
-        words += ["--network", network, "--reference", reference, "--precision", precision]
+        candidate = replace(candidate, network=network, reference=reference, precision=precision)
     lay_out_candidate(layout, pipeline, made, lay_out, more)
     state.REFUSED.unlink(missing_ok=True)
     try:
-        stack.run_step(
-            GATE_STEP,
-            *("--repository", repository, "--run-dir", stack.run_dir),
-            *("--ensemble", pipeline.ensemble, "--questions", CANDIDATE / "questions.npz", *words),
-            *("--config", layout.engine.config, "--limit", f"{limit:g}", "--out", CANDIDATE),
-        )
+        stack.run_step(GATE_STEP, *as_words(candidate))
         answers = judge_candidate(layout, pipeline, made)
         memory = int(json.loads((CANDIDATE / "seen.json").read_text())["memory"])
         return memory, answers

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from scripts.artefacts.exporting import as_words
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
@@ -207,11 +208,9 @@ def ask_original(
     with TemporaryDirectory(dir=ROOT / "build", prefix=".eval") as temporary:
         out = Path(temporary)
         (out / "items.json").write_text(json.dumps(names))
-        stack.run_step(
-            trial.step,
-            *(*trial.words, "--onnx", version.workspace.onnx, "--labelled", folder),
-            *("--items", out / "items.json", "--out", out),
-        )
+        asked = {"onnx": version.workspace.onnx, "labelled": folder}
+        asked |= {"items": out / "items.json", "out": out}
+        stack.run_step(trial.step, *trial.words, *as_words(asked))
         with np.load(out / OUT) as found:
             return str(found["what"]), found["first"]
 

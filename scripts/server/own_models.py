@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from scripts.artefacts.exporting import as_words
 from scripts.artefacts.step import COMPLETE
 from scripts.base import files
 from scripts.base.errors import UserError
@@ -36,7 +37,7 @@ def lay_out(model: str, server: State) -> None:
     has_config = (folders.model_folder(model) / "config.pbtxt").is_file()
     # NVIDIA's server completes configs by itself.
     if not has_config and engine is CPU:
-        stack.run_step(COMPLETE, "--model", folder, "--out", COMPLETED)
+        stack.run_step(COMPLETE, *as_words({"model": folder, "out": COMPLETED}))
         files.write(folder / "config.pbtxt", HEAD + _as_text(COMPLETED))
         COMPLETED.unlink()
     files.let_all_read(folder)

@@ -9,20 +9,18 @@ prepared apart from what prepares them when served.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from bundle_serving.agreement import Bound, compare
 from bundle_serving.networks import is_ir
-from scripts.artefacts.manifest import EXPECTED, Foreign, external_data, lines_of, why_export
+from scripts.artefacts.exporting import run
+from scripts.artefacts.manifest import EXPECTED, Foreign, external_data, lines_of
 from scripts.artefacts.progress import step
 from scripts.artefacts.shapes import sides
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
-from scripts.intake.reading import GIVES
 
 # The same arithmetic on the same numbers, in a different order; or on the same picture, resized
 # in a different order.
@@ -34,31 +32,10 @@ WILD = 3
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--network", type=Path, required=True)
-    parser.add_argument(
-        "--labels", type=Path, help="one per line; without it, classes are numbered"
-    )
-    parser.add_argument("--pictures", type=json.loads, required=True)
-    parser.add_argument("--output", default="", help="which one, if the network has several")
-    parser.add_argument("--gives", choices=("", *GIVES), default="")
-    parser.add_argument("--data", type=Path, nargs="*", help="the files with its weights")
-    parser.add_argument("--samples", type=Path, help="a folder of photos for the check")
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args(argv)
-    data = None if options.data is None else tuple(options.data)
-    wanted = Foreign(
-        *(options.network, options.labels, options.pictures, options.output, options.gives),
-        *(options.samples, data),
-    )
-    if why_export(options.out, wanted) is None:
-        print(f"{options.out} fits: nothing to adopt")
-        return 0
-    adopt(wanted, options.samples, options.out)
-    return 0
+    return run(Foreign, adopt, argv)
 
 
-def adopt(wanted: Foreign, samples: Path | None, out: Path) -> None:
+def adopt(wanted: Foreign, out: Path) -> None:
     name, how = wanted.network.name, wanted.pictures
     with step(f"reading {name}"):
         import numpy as np
@@ -82,7 +59,7 @@ def adopt(wanted: Foreign, samples: Path | None, out: Path) -> None:
         transform = {key: how[key] for key in TRANSFORM if key in how}
     with step(f"asking {name} itself"):
         original = Original(form.runnable, name, facts, how)
-        shown = checked.show_pictures(samples, transform)
+        shown = checked.show_pictures(wanted.samples, transform)
         seen = [pixels.transpose(1, 2, 0) for pixels in shown.pixels]
         numbers = original.numbers(seen)
         bounded = is_bounded(form.model.graph, facts.output)

@@ -6,7 +6,6 @@ the server completes none by itself. Runs in the server's environment.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import sys
@@ -14,19 +13,16 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
+from scripts.artefacts.exporting import start
 from scripts.base import files
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import UserError
 
 # As Triton's own backends choose, for a network that takes any batch.
 MOST_AT_ONCE = 4
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args(argv)
-    files.write(options.out, json.dumps(complete_config(options.model)) + "\n")
+def main(model: Path, out: Path) -> int:
+    files.write(out, json.dumps(complete_config(model)) + "\n")
     return 0
 
 
@@ -108,4 +104,4 @@ def _of_python(path: Path, name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(start(main))

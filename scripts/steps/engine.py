@@ -11,7 +11,6 @@ Out: engine.json (precision, and the result of the check). Runs in the server's 
 
 from __future__ import annotations
 
-import argparse
 import json
 import platform
 import sys
@@ -25,10 +24,11 @@ from numpy.typing import NDArray
 from bundle_serving.agreement import Bound, compare
 from bundle_serving.infer import Question
 from bundle_serving.networks import is_ir, network_in
+from scripts.artefacts.exporting import start
 from scripts.artefacts.manifest import Manifest, of_samples, read_pins
 from scripts.artefacts.progress import step
 from scripts.base import files
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import UserError
 from scripts.settings.precision import PRECISIONS
 
 # int8 shifts probabilities; what counts is that labels stay the same, as many as ACCURACY says.
@@ -67,24 +67,16 @@ def fits(onnx: Path, precision: str, out: Path, samples: Path | None = None) -> 
     return bool(proved | wanted == proved and proved.keys() - wanted.keys() <= {"samples"})
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--onnx", type=Path, required=True, help="the directory that export or quantise wrote"
-    )
-    parser.add_argument("--precision", choices=PRECISIONS, default="auto")
-    parser.add_argument("--samples", type=Path, help="a folder of photos for the check")
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args(argv)
-    onnx, precision, samples = options.onnx, options.precision, options.samples
-    if fits(onnx, precision, options.out, samples):
-        print(f"{options.out} fits: nothing to check")
+def main(onnx: Path, out: Path, precision: str = "auto", samples: Path | None = None) -> int:
+    """`onnx`: the directory that export or quantise wrote; `samples`: photos for the check."""
+    if fits(onnx, precision, out, samples):
+        print(f"{out} fits: nothing to check")
         return 0
     with step("checking precisions on this processor"):
         decision = decide(onnx, precision, samples)
     print(f"- precision {decision['precision']}: {decision['why']}")
     content = {"identity": identity(onnx, precision, samples)} | decision
-    files.write(options.out / "engine.json", json.dumps(content, indent=2) + "\n")
+    files.write(out / "engine.json", json.dumps(content, indent=2) + "\n")
     return 0
 
 
@@ -236,4 +228,4 @@ def processor() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(start(main, precision=PRECISIONS))

@@ -8,13 +8,12 @@ reference.npz (pixels and PyTorch's scores), pictures/ and manifest.json.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
 from bundle_serving.agreement import Bound
-from scripts.artefacts.exporting import export_unless_it_fits
+from scripts.artefacts.exporting import run
 from scripts.artefacts.manifest import Torchvision
 from scripts.artefacts.progress import step
 from scripts.base import files
@@ -27,25 +26,11 @@ BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--arch", default="resnet50")
-    parser.add_argument("--weights", default="default", help="default, random, or a file")
-    parser.add_argument("--labels", type=Path, help="one per line; without it, torchvision's")
-    parser.add_argument("--precision", choices=BOUNDS, default="fp32")
-    parser.add_argument("--samples", type=Path, help="a folder of photos for the check")
-    parser.add_argument("--pre", type=Path, help="a program that prepares the pictures")
-    parser.add_argument("--packages", help="the folder with those that it imports")
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args(argv)
-    require_known(options.arch)
-    wanted = Torchvision(
-        *(options.arch, options.weights, options.precision, options.labels, options.samples),
-        *(options.pre, options.packages),
-    )
-    return export_unless_it_fits(wanted, options.out, export)
+    return run(Torchvision, export, argv, BOUNDS)
 
 
 def export(wanted: Torchvision, out: Path) -> None:
+    require_known(wanted.arch)
     identity = wanted.identity()  # first, for it says what is not there
     with step(f"loading {wanted.arch}, weights {wanted.weights}"):
         from scripts.steps import checked, networks

@@ -7,7 +7,6 @@ A source is the folder of a SavedModel, or a file of Keras: birds.keras, birds.h
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import sys
@@ -20,9 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scripts.artefacts.exporting import start
 from scripts.artefacts.progress import step
 from scripts.base import files
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import UserError
 
 # The newest that tf2onnx writes without a word.
 OPSET = 18
@@ -38,18 +38,14 @@ class Network:
     kept: Any = None  # what the variables belong to
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--source", type=Path, required=True)
-    parser.add_argument("--size", type=int, nargs=2, help="height and width")
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args(argv)
+def main(source: Path, out: Path, size: tuple[int, int] = (USUAL, USUAL)) -> int:
+    """`size`: height and width."""
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     # It would write of its own arithmetic between our lines.
     os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
-    with files.whole_folder(options.out) as draft:
-        convert(options.source, tuple(options.size or (USUAL, USUAL)), draft / "model.onnx")
+    with files.whole_folder(out) as draft:
+        convert(source, size, draft / "model.onnx")
     return 0
 
 
@@ -162,4 +158,4 @@ def _noise(taken: Any, size: tuple[int, int]) -> NDArray[Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(start(main))

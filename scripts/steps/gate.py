@@ -12,7 +12,6 @@ kind, and the memory that the candidate's models take.
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import os
@@ -23,6 +22,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -34,6 +34,7 @@ from bundle_serving.health import reason_not_to_trust
 from bundle_serving.infer import Answer, Question, ask
 from bundle_serving.server_log import first_error
 from bundle_serving.start_server import is_ngc
+from scripts.artefacts.exporting import read
 from scripts.artefacts.manifest import Manifest
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
@@ -58,45 +59,44 @@ LOG = "server.log"
 MARK = f"triton_gate_{os.getpid()}_"
 
 
+@dataclass(frozen=True)
+class Candidate:
+    repository: Path
+    ensemble: str
+    questions: Path  # requests for the ensemble
+    config: str
+    run_dir: str  # where it runs
+    out: Path
+    load: tuple[str, ...] = ()  # more models
+    network: str | None = None  # the model to compare with `reference`
+    reference: Path | None = None  # the directory that export or quantise wrote
+    precision: str = "fp32"
+    limit: float = 120  # seconds within which it must answer
+
+
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repository", type=Path, required=True)
-    parser.add_argument("--ensemble", required=True)
-    parser.add_argument("--load", action="append", default=[], help="the model to ask")
-    parser.add_argument("--questions", type=Path, required=True, help="requests for the ensemble")
-    parser.add_argument("--network", help="the model to compare with --reference")
-    parser.add_argument(
-        "--reference", type=Path, help="the directory that export or quantise wrote"
-    )
-    parser.add_argument("--precision", choices=BOUNDS, default="fp32")
-    parser.add_argument("--config", required=True)
-    parser.add_argument("--run-dir", required=True)
-    parser.add_argument(
-        "--limit", type=float, default=120, help="seconds within which it must answer"
-    )
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args(argv)
-    if not options.repository.exists():
+    candidate = read(Candidate, argv, precision=BOUNDS)
+    if not candidate.repository.exists():
         print("there is no candidate to check")
         return 0
-    prove(options)
+    prove(candidate)
     return 0
 
 
-def prove(options: argparse.Namespace) -> None:
-    with serve_candidate(options) as connection:
-        if options.network:
-            asked = engine.references(options.reference)
-            answers = [_ask(connection, options.network, inputs) for inputs, _ in asked]
+def prove(candidate: Candidate) -> None:
+    with serve_candidate(candidate) as connection:
+        if candidate.network and candidate.reference:
+            asked = engine.references(candidate.reference)
+            answers = [_ask(connection, candidate.network, inputs) for inputs, _ in asked]
             scores = np.concatenate([next(iter(each.values())) for each in answers])
             expected = np.concatenate([each for _, each in asked])
-            agreement = compare(expected, scores, engine.answers(options.reference))
-            judge("network", agreement, read_bound(options.reference, options.precision))
-        questions = golden.load(options.questions)
-        answers = [_ask(connection, options.ensemble, each) for each in questions]
+            agreement = compare(expected, scores, engine.answers(candidate.reference))
+            judge("network", agreement, read_bound(candidate.reference, candidate.precision))
+        questions = golden.load(candidate.questions)
+        answers = [_ask(connection, candidate.ensemble, each) for each in questions]
         memory = memory_of_models()
-    golden.save(options.out / "answers.npz", answers)
-    files.write(options.out / "seen.json", json.dumps({"memory": memory}) + "\n")
+    golden.save(candidate.out / "answers.npz", answers)
+    files.write(candidate.out / "seen.json", json.dumps({"memory": memory}) + "\n")
 
 
 def read_bound(made: Path, precision: str) -> Bound:
@@ -127,31 +127,31 @@ def judge(step: str, agreement: Agreement, bound: Bound) -> None:
 
 
 @contextmanager
-def serve_candidate(options: argparse.Namespace) -> Iterator[http.client.HTTPConnection]:
+def serve_candidate(candidate: Candidate) -> Iterator[http.client.HTTPConnection]:
     with (
-        tempfile.TemporaryDirectory(dir=options.run_dir) as run,
+        tempfile.TemporaryDirectory(dir=candidate.run_dir) as run,
         tempfile.TemporaryFile("w+") as log,
     ):
         connection, listens = _where(Path(run))
         command = [sys.executable, "-m", "bundle_serving.start_server", "--shm-prefix", MARK]
-        command += ["--repository", str(options.repository), "--load-model", options.ensemble]
-        command += [word for model in options.load for word in ("--load-model", model)]
-        command += ["--run-dir", run, "--config-name", options.config, *listens]
+        command += ["--repository", str(candidate.repository), "--load-model", candidate.ensemble]
+        command += [word for model in candidate.load for word in ("--load-model", model)]
+        command += ["--run-dir", run, "--config-name", candidate.config, *listens]
         server, starts = _start(command, log), 1
         try:
-            deadline = time.monotonic() + options.limit
+            deadline = time.monotonic() + candidate.limit
             while reason := reason_not_to_trust(
-                f"http://{connection.host}:{connection.port}", options.ensemble
+                f"http://{connection.host}:{connection.port}", candidate.ensemble
             ):
                 if (server.poll() or 0) < 0 and starts < STARTS:
                     _end(server)
                     server, starts = _start(command, log), starts + 1
-                    deadline = time.monotonic() + options.limit
+                    deadline = time.monotonic() + candidate.limit
                 elif server.poll() is not None or time.monotonic() > deadline:
                     log.seek(0)
                     cause = _why_it_ended(log.read(), server.returncode)
                     if server.returncode is None:
-                        cause = f"no answer within {options.limit:.0f} s ({reason})"
+                        cause = f"no answer within {candidate.limit:.0f} s ({reason})"
                     raise UserError(
                         f"the candidate cannot be served: {cause}",
                         "the live version keeps serving, and make logs shows what the candidate"
@@ -161,7 +161,7 @@ def serve_candidate(options: argparse.Namespace) -> Iterator[http.client.HTTPCon
             yield connection
         except BaseException:
             log.seek(0)
-            files.write(options.out / LOG, log.read())
+            files.write(candidate.out / LOG, log.read())
             raise
         finally:
             _end(server)

@@ -9,7 +9,6 @@ on the hub. Out: model.onnx, and about.json: how pictures are prepared, labels, 
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import os
@@ -19,9 +18,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scripts.artefacts.exporting import start
 from scripts.artefacts.progress import step
 from scripts.base import files
-from scripts.base.errors import NoWeights, UserError, run_guarded
+from scripts.base.errors import NoWeights, UserError
 from scripts.intake import metadata, torch_files
 from scripts.intake.signature import Size
 
@@ -46,24 +46,20 @@ class Taken:
     gives: str = ""
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--source", required=True, help="a file, a folder, or a name on the hub")
-    parser.add_argument("--weights", default="default", help="of timm: random, or a file")
-    parser.add_argument("--size", type=int, nargs=2, help="height and width")
-    parser.add_argument(
-        "--pictures-given", action="store_true", help="the user says how it wants pictures"
-    )
-    parser.add_argument("--trusted", action="store_true", help="run code that it brings")
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args(argv)
+def main(
+    source: str,
+    out: Path,
+    weights: str = "default",
+    size: tuple[int, int] | None = None,
+    pictures_given: bool = False,
+    trusted: bool = False,
+) -> int:
+    """`source`: a file, a folder, or a name on the hub; `weights`: of timm: random, or a file;
+    `size`: height and width; `pictures_given`: the user says how it wants pictures; `trusted`: run
+    code that it brings."""
     quieten()
-    size = tuple(options.size) if options.size else None
-    with files.whole_folder(options.out) as draft:
-        taken = take(
-            *(options.source, options.weights, size, options.pictures_given),
-            *(draft / "model.onnx", options.trusted),
-        )
+    with files.whole_folder(out) as draft:
+        taken = take(source, weights, size, pictures_given, draft / "model.onnx", trusted)
         (draft / metadata.ABOUT).write_text(json.dumps(asdict(taken), indent=2) + "\n")
     return 0
 
@@ -389,4 +385,4 @@ def _require_the_same(module: Any, example: Any, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(start(main))

@@ -10,7 +10,6 @@ network's scores), with which the engine step checks the accuracy where the netw
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import sys
 from collections.abc import Iterator
@@ -23,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bundle_serving.agreement import Agreement, Bound, compare
+from scripts.artefacts.exporting import start
 from scripts.artefacts.manifest import Manifest, differences, read_pins
 from scripts.artefacts.progress import step
 from scripts.base import files
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import UserError
 from scripts.steps import engine
 
 if TYPE_CHECKING:  # the host has no onnxruntime, and asks only whether a quantised network fits
@@ -63,22 +63,13 @@ class Asked:
         return float(np.square(moved).mean())
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--onnx", type=Path, required=True, help="the fp32 directory that export wrote"
-    )
-    parser.add_argument("--calibration", type=Path, required=True, help="a folder of photos")
-    parser.add_argument(
-        "--accuracy", type=float, required=True, help="percent of the labels that must stay"
-    )
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args(argv)
-    wanted = options.onnx, options.calibration, options.accuracy
-    if why_quantise(options.out, *wanted) is None:
-        print(f"{options.out} fits: nothing to quantise")
-        return 0
-    quantise(*wanted, options.out)
+def main(onnx: Path, calibration: Path, accuracy: float, out: Path) -> int:
+    """`onnx`: the fp32 directory that export wrote; `calibration`: a folder of photos; `accuracy`:
+    percent of the labels that must stay."""
+    if why_quantise(out, onnx, calibration, accuracy) is None:
+        print(f"{out} fits: nothing to quantise")
+    else:
+        quantise(onnx, calibration, accuracy, out)
     return 0
 
 
@@ -207,4 +198,4 @@ def by_harm(quantiser: Quantiser, asked: Asked, target: Path) -> list[list[str]]
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(start(main))

@@ -10,13 +10,14 @@ likeliest class, or -1 where it cannot be read.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.artefacts.exporting import read, read_part
 from scripts.artefacts.manifest import Foreign, Manifest, external_data, lines_of
 from scripts.artefacts.progress import step
 from scripts.artefacts.shapes import sides
@@ -30,42 +31,33 @@ USUAL = {"fit": "crop", "pad": 0, "middle": "even"}
 Ask = Callable[[Path], int]
 
 
+@dataclass(frozen=True)
+class Question:
+    onnx: Path  # what was exported of it
+    labelled: Path  # the folder with the files
+    items: Path  # their names in it, as JSON
+    out: Path
+    post: Path | None = None  # reads the scores of what was exported
+    packages: str = ""  # the folder with those that it imports
+
+
 def main(argv: list[str] | None = None) -> int:
-    parser = make_parser(__doc__)
-    # As scripts.steps.adopt takes them.
-    parser.add_argument("--network", type=Path)
-    parser.add_argument("--post", type=Path, help="reads the scores of what was exported")
-    parser.add_argument("--packages", default="")
-    parser.add_argument("--labels", type=Path)
-    parser.add_argument("--pictures", type=json.loads)
-    parser.add_argument("--output", default="")
-    parser.add_argument("--data", type=Path, nargs="*")
-    for ignored in ("--samples", "--gives"):
-        parser.add_argument(ignored)
-    options = parser.parse_args(argv)
-    if options.network:
-        how = (options.network, options.labels, options.pictures, options.output, "")
-        if ask := _of_foreign(Foreign(*how, data=options.data)):
-            return ask_each(options, options.network.name, ask)
-    return ask_each(options, EXPORTED, of_exported(options.onnx, options.post, options.packages))
+    question, rest = read_part(Question, argv)
+    if rest:
+        foreign = read(Foreign, rest)  # as scripts.steps.adopt takes it
+        if ask := _of_foreign(foreign):
+            return ask_each(question, foreign.network.name, ask)
+    exported = of_exported(question.onnx, question.post, question.packages)
+    return ask_each(question, EXPORTED, exported)
 
 
-def make_parser(text: str | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=(text or "").splitlines()[0])
-    parser.add_argument("--onnx", type=Path, required=True, help="what was exported of it")
-    parser.add_argument("--labelled", type=Path, required=True, help="the folder with the files")
-    parser.add_argument("--items", type=Path, required=True, help="their names in it, as JSON")
-    parser.add_argument("--out", type=Path, required=True)
-    return parser
-
-
-def ask_each(options: argparse.Namespace, what: str, ask: Ask) -> int:
+def ask_each(question: Question, what: str, ask: Ask) -> int:
     import numpy as np
 
-    names = json.loads(options.items.read_text())
+    names = json.loads(question.items.read_text())
     with step(f"asking the original ({what}) about {len(names)} pictures"):
-        first = [_ask(ask, options.labelled / name) for name in names]
-    np.savez(options.out / OUT, first=np.array(first, np.int64), what=np.array(what))
+        first = [_ask(ask, question.labelled / name) for name in names]
+    np.savez(question.out / OUT, first=np.array(first, np.int64), what=np.array(what))
     return 0
 
 
@@ -78,12 +70,12 @@ def _ask(ask: Ask, path: Path) -> int:
 
 def _of_foreign(wanted: Foreign) -> Ask | None:
     """None of one number for two classes, which reads only with what its export found out."""
-    from scripts.intake.forms import read
+    from scripts.intake import forms
     from scripts.intake.original import Original
     from scripts.intake.signature import Hints, signature
 
     data = external_data(wanted.network) if wanted.data is None else wanted.data
-    form = read(wanted.network, {path.name: path for path in data})
+    form = forms.read(wanted.network, {path.name: path for path in data})
     classes = len(lines_of(wanted.labels))
     hints = Hints(sides(wanted.pictures["crop"]), output=wanted.output, classes=classes)
     facts = signature(wanted.network, hints, form.model)

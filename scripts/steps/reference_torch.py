@@ -16,31 +16,21 @@ import torch
 from PIL import Image
 
 from bundle_serving.own_steps import prepare
+from scripts.artefacts.exporting import read, read_part
 from scripts.artefacts.manifest import Torchvision
 from scripts.base.errors import UserError, run_guarded
 from scripts.steps import networks
-from scripts.steps.reference import EXPORTED, Ask, ask_each, make_parser, of_exported
+from scripts.steps.reference import EXPORTED, Ask, Question, ask_each, of_exported
 from scripts.steps.vision import torchvision
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = make_parser(__doc__)
-    # As scripts.steps.export takes them.
-    parser.add_argument("--arch", required=True)
-    parser.add_argument("--weights", required=True)
-    parser.add_argument("--labels", type=Path)
-    parser.add_argument("--pre", type=Path)
-    parser.add_argument("--packages")
-    for ignored in ("--precision", "--samples"):
-        parser.add_argument(ignored)
-    options = parser.parse_args(argv)
+    question, rest = read_part(Question, argv)
     try:
-        own = {"pre": options.pre, "packages": options.packages}
-        wanted = Torchvision(options.arch, options.weights, labels=options.labels, **own)
-        network = networks.build(wanted)
+        network = networks.build(read(Torchvision, rest))  # as scripts.steps.export takes it
     except UserError:  # its weights cannot be had again
-        return ask_each(options, EXPORTED, of_exported(options.onnx))
-    return ask_each(options, "PyTorch", make_asker(network))
+        return ask_each(question, EXPORTED, of_exported(question.onnx))
+    return ask_each(question, "PyTorch", make_asker(network))
 
 
 def make_asker(network: networks.Network) -> Ask:

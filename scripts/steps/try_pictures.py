@@ -8,7 +8,6 @@ Items: a list of names in that folder, each with the number of its class.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scripts.artefacts import exporting
 from scripts.artefacts.manifest import external_data
 from scripts.artefacts.progress import step
 from scripts.artefacts.shapes import sides
@@ -61,41 +61,44 @@ class Tried:
         return Share(int(self.right.sum()), len(self.right))
 
 
+@dataclass(frozen=True)
+class Wanted:
+    network: Path
+    pictures: How  # the usual way
+    classes: int
+    labelled: Path
+    items: Path
+    out: Path
+    output: str = ""
+    data: tuple[Path, ...] | None = None  # the files with its weights
+    any_size: bool = False  # nobody has said it
+
+
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--network", type=Path, required=True)
-    parser.add_argument("--pictures", type=json.loads, required=True, help="the usual way")
-    parser.add_argument("--output", default="")
-    parser.add_argument("--data", type=Path, nargs="*", help="the files with its weights")
-    parser.add_argument("--classes", type=int, required=True)
-    parser.add_argument("--any-size", action="store_true", help="nobody has said it")
-    parser.add_argument("--labelled", type=Path, required=True)
-    parser.add_argument("--items", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args(argv)
-    items = json.loads(options.items.read_text())
-    with step(f"trying how {options.network.name} wants pictures, on {len(items)}"):
-        found = search(options, [(options.labelled / name, truth) for name, truth in items])
-    options.out.write_text(json.dumps(found, indent=2) + "\n")
+    wanted = exporting.read(Wanted, argv)
+    items = json.loads(wanted.items.read_text())
+    with step(f"trying how {wanted.network.name} wants pictures, on {len(items)}"):
+        found = search(wanted, [(wanted.labelled / name, truth) for name, truth in items])
+    wanted.out.write_text(json.dumps(found, indent=2) + "\n")
     return 0
 
 
-def search(options: argparse.Namespace, items: Sequence[tuple[Path, int]]) -> dict[str, Any]:
+def search(wanted: Wanted, items: Sequence[tuple[Path, int]]) -> dict[str, Any]:
     """One thing after another; a better way has to be better beyond chance."""
     from scripts.intake.forms import read
     from scripts.intake.original import Original
     from scripts.intake.signature import Hints, has_any_size, signature
 
-    how: How = options.pictures
-    data = external_data(options.network) if options.data is None else options.data
-    form = read(options.network, {path.name: path for path in data})
-    hints = Hints(sides(how["crop"]), output=options.output, classes=options.classes)
-    facts = signature(options.network, hints, form.model)
-    asked = Asked(Original(form.runnable, options.network.name, facts, how), items, options.classes)
+    how: How = wanted.pictures
+    data = external_data(wanted.network) if wanted.data is None else wanted.data
+    form = read(wanted.network, {path.name: path for path in data})
+    hints = Hints(sides(how["crop"]), output=wanted.output, classes=wanted.classes)
+    facts = signature(wanted.network, hints, form.model)
+    asked = Asked(Original(form.runnable, wanted.network.name, facts, how), items, wanted.classes)
 
     ways: list[Way] = [lambda how: guess_numbers(how, facts)]
     # At another size, neither shows without the other.
-    ways += [guess_sides, *ways] if options.any_size and has_any_size(form.model) else []
+    ways += [guess_sides, *ways] if wanted.any_size and has_any_size(form.model) else []
     ways.append(guess_fits)
     usual = asked.about(Guess("as usual", how))
     best = climb(asked, usual, ways)

@@ -28,12 +28,10 @@ def test_a_quantised_network_keeps_its_labels(
     exported: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     onnx, out = exported / "versions/1/onnx", tmp_path / "int8"
-    order = ["--onnx", str(onnx), "--calibration", str(photos), "--accuracy", "99"]
-    order += ["--out", str(out)]
-    assert quantise.main(order) == 0
+    assert quantise.main(onnx, photos, 99, out) == 0
     assert "only 6 pictures, used in 48 views" in capsys.readouterr().out
     assert (out / "model.onnx").stat().st_size < 0.4 * (onnx / "model.onnx").stat().st_size
-    quantise.main(order)
+    quantise.main(onnx, photos, 99, out)
     assert "nothing to quantise" in capsys.readouterr().out
     assert quantise.why_quantise(out, onnx, None, 99) is None
     (photos / "more.jpg").write_bytes(picture())

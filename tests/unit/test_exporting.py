@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scripts.artefacts.exporting import as_words, run
+from scripts.artefacts.exporting import as_words, read, read_part, run
 from scripts.artefacts.manifest import NOTHING
 
 
@@ -41,11 +41,31 @@ def test_what_is_said_is_understood(spec: Spec, tmp_path: Path) -> None:
 
 def test_files_are_told_from_words() -> None:
     """For a container, which sees them elsewhere."""
-    assert as_words(SHORT)[:2] == ["--weights", "random"]
+    assert as_words(SHORT)[:1] == ["--weights=random"]
     assert [each for each in as_words(LONG) if isinstance(each, Path)] == [
         Path("/a b.pth"),
         Path("/l.txt"),
     ]
+
+
+def ask(
+    network: Path, load: tuple[str, ...] = (), size: tuple[int, int] | None = None,
+    data: tuple[Path, ...] = (), limit: float = 120, any_size: bool = False, output: str = "",
+) -> dict[str, Any]:  # fmt: skip
+    return locals()
+
+
+def test_a_function_is_asked_as_it_would_be_called() -> None:
+    given: dict[str, Any] = {
+             "network": Path("/n.onnx"), "load": ("a", "b"), "size": (2, 3), "limit": 0.5,
+             "data": (Path("/d 1"), Path("/d 2")), "any_size": True, "output": "-x"}  # fmt: skip
+    words = as_words(given)
+    assert [each for each in words if isinstance(each, Path)] == [given["network"], *given["data"]]
+    assert read(ask, [*map(str, words)]) == given
+    little = as_words(given | {"load": (), "data": (), "size": None, "any_size": False})
+    found, rest = read_part(ask, [*map(str, little), "--more", "words"])
+    assert found == ask(Path("/n.onnx"), limit=0.5, output="-x")
+    assert rest == ["--more", "words"]
 
 
 @pytest.mark.parametrize("words", [("--precision", "int4"), ("--classes", "two")])

@@ -11,6 +11,7 @@ from bundle_serving import own_steps
 from kinds.image.recipe import Image
 from scripts import bootstrap
 from scripts.artefacts import packages
+from scripts.artefacts.exporting import as_words
 from scripts.artefacts.step import Step
 from scripts.base import console, lock
 from scripts.base.errors import UserError
@@ -80,22 +81,18 @@ def _import_source(name: str, source: sources.Source, given: dict[str, str]) -> 
     trusted = arguments.load().trust
     sources.require_trusted(source, trusted)
     folder = folders.own().networks / name
-    words: list[str | Path] = ["--source", source.other, "--out", folder]
-    if size := custom.size(given.get("SIZE", "")):
-        words += ["--size", *map(str, size)]
+    size = custom.size(given.get("SIZE", ""))
+    asked = {"source": source.other, "out": folder, "size": size}
     if source.by_hand:
         _ensure_tensorflow(source)
-        run_here(Step("scripts.steps.from_tensorflow"), *words)
+        run_here(Step("scripts.steps.from_tensorflow"), *as_words(asked))
         return given | {"ONNX": str(folder / "model.onnx")}
     # They are in that file then, and no setting of the pipeline.
     os.environ.pop("WEIGHTS", "")
-    words += ["--weights", given.pop("WEIGHTS", "") or "default"]
-    if given.get("PICTURES"):
-        words.append("--pictures-given")
-    if trusted:
-        words.append("--trusted")
+    asked |= {"weights": given.pop("WEIGHTS", "") or "default", "trusted": trusted}
+    asked["pictures_given"] = bool(given.get("PICTURES"))
     bootstrap.ensure("hub")
-    run_here(Step("scripts.steps.intake"), *words)
+    run_here(Step("scripts.steps.intake"), *as_words(asked))
     return given | {"ONNX": str(folder / "model.onnx")}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kinds.image.recipe import Image
+from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import external_data, lines_of
 from scripts.artefacts.step import TRY_PICTURES
 from scripts.base import console, files
@@ -59,19 +60,21 @@ def _try_each(
 ) -> dict[str, Any]:
     folder, names = find_folder([item for item, _ in sample])
     items = [(name, truth) for name, (_, truth) in zip(names, sample, strict=True)]
-    how = recipe.pictures.model_dump(mode="json")
-    words: list[str | Path] = ["--network", network, "--pictures", json.dumps(how)]
-    words += ["--classes", str(recipe.class_count)]
-    words += [f"--output={recipe.output}"] if recipe.output else []
-    words += [] if arguments.load().size else ["--any-size"]
-    if network.is_file() and (weights := external_data(network)):
-        words += ["--data", *weights]
+    given = {
+        "network": network,
+        "pictures": recipe.pictures.model_dump(mode="json"),
+        "classes": recipe.class_count,
+        "output": recipe.output,
+        "any_size": not arguments.load().size,
+        "data": tuple(external_data(network)) if network.is_file() else (),
+        "labelled": folder,
+    }
     (ROOT / "build").mkdir(exist_ok=True)
     with TemporaryDirectory(dir=ROOT / "build", prefix=".eval") as temporary:
         out = Path(temporary)
         (out / "items.json").write_text(json.dumps(items))
-        where = ("--labelled", folder, "--items", out / "items.json", "--out", out / "tried.json")
-        stack.run_step(TRY_PICTURES, *words, *where)
+        given |= {"items": out / "items.json", "out": out / "tried.json"}
+        stack.run_step(TRY_PICTURES, *as_words(given))
         found: dict[str, Any] = json.loads((out / "tried.json").read_text())
         return found
 
