@@ -12,7 +12,8 @@ Unknown options are passed to start_server.
       exited, or hangs               nobody in
     the server has exited, or      it is restarted, with all pipelines that it had
       nothing smaller helped
-    that did not help either       this program exits, and its guard (afresh.py) restarts everything
+    that did not help either, or   this program exits, and its guard (afresh.py) restarts all, or
+      the GPU cannot be reached    exits too, for Docker or the kubelet to restart the container
     its guard is gone              it goes on as the guard, with a new keeper
 """
 
@@ -41,6 +42,7 @@ from bundle_keeper.pauses import Pauses
 from bundle_keeper.triton_control import BUSY, Triton
 from bundle_keeper.watch import Watch
 from bundle_serving import (
+    gpu,
     guard,
     keeper_notes,
     leftovers,
@@ -226,6 +228,7 @@ class Keeper:
         why, in_vain = "", 0
         self._server = Child.find_running(self._is_server)
         was_up = self._server is not None
+        has_gpu = asyncio.create_task(asyncio.to_thread(gpu.is_there))
         while True:
             before = self._notes.times_ready
             if self._server is None:
@@ -245,6 +248,8 @@ class Keeper:
             log(why)
             await self._server.end(0)
             self._server = None
+            if await has_gpu and (lost := await asyncio.to_thread(gpu.why_lost)):
+                raise GivenUp(GIVEN_UP, lost)
             if not (was_up or self._notes.times_ready):
                 raise GivenUp(START_FAILED, "the server does not start")
             if in_vain == MOST_STARTS:

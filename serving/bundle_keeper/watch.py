@@ -22,7 +22,7 @@ from bundle_keeper.children import Child
 from bundle_keeper.front import Front, listens
 from bundle_keeper.pauses import Pauses
 from bundle_keeper.triton_control import IN_TRANSIT, Counts, Refusal, Triton
-from bundle_serving import sockets
+from bundle_serving import gpu, sockets
 from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import MODEL, Notes
 from bundle_serving.processes import TICKS_A_SECOND, Process, children_of, family, look_at
@@ -262,7 +262,10 @@ class Watch:
     async def _ask(self, pipeline: str) -> Refusal | None:
         """Asks once per process of its largest model, because processes take turns."""
         configs = [await self._triton.config(model) for model in await self._members(pipeline)]
-        instances = [sum(group.count for group in config.instance_group) for config in configs]
+        instances = [
+            sum(group.count * max(1, len(group.gpus)) for group in config.instance_group)
+            for config in configs
+        ]
         for _ in range(max(instances, default=1)):
             if refusal := await self._triton.ask(pipeline, QUESTION_S):
                 return refusal
@@ -270,6 +273,8 @@ class Watch:
 
     async def _restore_pipelines(self, wrong: dict[str, str]) -> str | None:
         """Handles what failed twice; returns a reason if only a restart of the server is left."""
+        if failed := next(filter(gpu.has_failed, wrong.values()), None):
+            return f"the server cannot use its GPU any more ({failed})"
         twice = self._wrong & wrong.keys()
         self._wrong = set(wrong)
         self._reloaded &= self._wrong
@@ -280,6 +285,9 @@ class Watch:
         for pipeline in sorted(twice):
             if pipeline in self._reloaded and pipeline == self._first:
                 return f"the server does not answer requests ({wrong[pipeline]})"
+            if pipeline == self._first and gpu.is_exhausted(wrong[pipeline]):
+                # To reload a model takes more: the old one stays until the new one is there.
+                return f"the server has no memory left ({wrong[pipeline]})"
             if pipeline in self._reloaded:
                 del self._answered[pipeline]  # its owner must fix it
                 continue

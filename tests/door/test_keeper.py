@@ -24,8 +24,9 @@ import pytest
 from bundle_door.access import certificate
 from bundle_door.access.key_file import hash_key
 from bundle_door.settings import PROCESSES
+from bundle_keeper.afresh import GIVEN_UP
 from bundle_keeper.front import listens
-from bundle_serving import keeper_notes, sockets
+from bundle_serving import gpu, keeper_notes, sockets
 from bundle_serving.exposure import CERTIFICATE
 from bundle_serving.kserve import pb, stub
 from bundle_serving.processes import STUB
@@ -60,6 +61,7 @@ class Kept:
     grpc_port: int
     # The certificate of its ports, where they want TLS.
     tls: Path | None
+    guard: subprocess.Popen[bytes]
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> int:
         """0 where nobody answers."""
@@ -128,7 +130,7 @@ class Kept:
         return [event["did"] for event in keeper_notes.read(self.run_dir).get("events", [])]
 
 
-PLAIN, KEYED_TLS, TWO = "plain", "tls and keys", "two processes"
+PLAIN, KEYED_TLS, TWO, GPU = "plain", "tls and keys", "two processes", "a GPU"
 
 
 @pytest.fixture(params=[PLAIN, KEYED_TLS])
@@ -143,6 +145,9 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
     environment = dict(os.environ)
     if request.param == TWO:
         environment[PROCESSES] = "2"
+    if request.param == GPU:
+        add_gpu(tmp_path, model)
+        environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
     if request.param == KEYED_TLS:
         certificate.ensure(tmp_path, [])
         (tmp_path / "api.keys").write_text(f"ann {hash_key('key-of-ann')}\n")
@@ -151,7 +156,8 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
     http_port, grpc_port, metrics_port = free_ports(3)
     regions = f"kept{os.getpid()}_{http_port}_"
     command = [
-        *(sys.executable, "-m", "bundle_keeper.afresh", "--go-on"),
+        *(sys.executable, "-m", "bundle_keeper.afresh"),
+        *(["--go-on"] if request.param != GPU else []),  # as in a container
         *(sys.executable, "-m", "bundle_keeper", "--load-model", "picture"),
         *("--run-dir", str(run_dir), "--repository", str(models)),
         *("--admin-key-file", str(key), "--shm-prefix", regions),
@@ -161,7 +167,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
     with removed_afterwards(regions):
         guard = subprocess.Popen(command, env=environment, cwd=ROOT)
         tls = tmp_path / CERTIFICATE if request.param == KEYED_TLS else None
-        made = Kept(run_dir, http_port, grpc_port, tls)
+        made = Kept(run_dir, http_port, grpc_port, tls, guard)
         try:
             wait_until(lambda: made.ready() and made.answers(), "the server", 120)
             yield made
@@ -277,6 +283,42 @@ def test_a_further_process_that_nobody_reaches(kept: Kept) -> None:
         lambda: kept.did() == [f"process 1 of the door hung: {AGAIN}"], "it to be noticed", 60
     )
     assert kept.answers()
+
+
+@pytest.mark.parametrize("kept", [GPU], indirect=True)
+def test_a_server_whose_gpu_fails(kept: Kept) -> None:
+    """It is started anew at once; and once no GPU is there any more, it is Docker's turn."""
+    before = kept.process("tritonserver")
+    (kept.run_dir.parent / "fails").write_text(f"{before} unable to enqueue for inference picture")
+    wait_until(lambda: kept.ready() and kept.process("tritonserver") != before, "a new server", 120)
+    (did,) = [each for each in kept.did() if AGAIN in each]
+    assert did.startswith("the server cannot use its GPU any more (unable to enqueue")
+    wait_until(kept.answers, "it to answer", 60)
+    assert not any("reloaded it" in each for each in kept.did())
+    (kept.run_dir.parent / "lost").touch()
+    kept.kill("tritonserver")
+    assert kept.guard.wait(60) == GIVEN_UP
+    assert not any(kept.process(name) for name in ("tritonserver", "bundle_door", "envoy"))
+
+
+def add_gpu(folder: Path, model: Path) -> None:
+    """What NVIDIA's program says of it; and a model that fails as on it, as long as the server is
+    the one whose number is noted."""
+    program = folder / "nvidia-smi"
+    program.write_text(
+        f"#!/bin/sh\nif [ -e {folder}/lost ]; then echo '{gpu.NVML_LOST}'; exit 255; fi\n"
+        "echo 'GPU 0: NVIDIA L4 (UUID: GPU-7a3c)'\n"
+    )
+    program.chmod(0o755)
+    text = model.read_text()
+    asked = "    for file in files:\n"
+    assert asked in text
+    fails = f"""    if (noted := Path("{folder}/fails")).exists():
+        server, _, why = noted.read_text().partition(" ")
+        if int(server) == os.getppid():
+            return refusal(why)
+"""
+    model.write_text(text.replace(asked, fails + asked).replace("import time", "import os, time"))
 
 
 def test_a_keeper_without_a_guard_gets_another(kept: Kept) -> None:
