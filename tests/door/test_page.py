@@ -349,7 +349,11 @@ OBSERVED = """{ const real = window.fetch;
       const series = { pipeline: 'p', version: '1', protocol: 'http', per_second: 4, answered: 240,
         errors: 5, refused: 3, p50_ms: 1, p95_ms: 2, p99_ms: 3,
         throughput: slots(20 / told.slot_s) };
-      return new Response(JSON.stringify({ ...told, series: [series],
+      const gpus = [{ uuid: 'GPU-7a3c', utilization: 0.42, memory_used_bytes: 3.1e9,
+        memory_total_bytes: 2.4e10, power_usage: 55.2, power_limit: 72 },
+        { uuid: 'GPU-8b', utilization: 0,
+        memory_used_bytes: 0, memory_total_bytes: 0, power_usage: 0, power_limit: 0 }];
+      return new Response(JSON.stringify({ ...told, series: [series], gpus,
         over_time: { ...told.over_time, errors: slots(5), refused: slots(3) } }));
     }; }"""
 
@@ -365,6 +369,10 @@ def test_refused_and_failed_are_told_apart(tab: Tab) -> None:
     ]
     assert tab.run(f"{tiles}.map(each => each.className)") == ["", "bad"]
     assert tab.text("#series tbody").split()[-2:] == ["3", "2"]
+    assert tab.text("#gpus").splitlines() == [
+        "GPU: 42 % busy · 3.1 of 24.0 GB · 55 of 72 W",
+        "GPU: 0 % busy",  # of which DCGM may not be asked
+    ]
     # All of a chart is a second's: 20 answers in 5 seconds are 4, and 5 errors are 1.
     ticks = tab.run(
         "[...document.querySelectorAll('#throughput .ticks span')].map(each => each.innerText)"

@@ -144,7 +144,9 @@ def test_from_weights_to_an_answer(gpu: Project) -> None:
     manifest: Any = manifest_of(gpu)
     assert manifest["identity"]["TensorRT"] == "11.1.0" and manifest["precision"]["half layers"] > 0
     assert "--profilingVerbosity=detailed" not in manifest["flags"]
-    assert "plan of TensorRT 11.1.0" in gpu.made("status")
+    status, halves = gpu.made("status"), manifest["precision"]["half layers"]
+    assert f"plan {manifest['plan']['sha256'][:12]} of TensorRT 11.1.0 for " in status
+    assert f": fp16, {halves} of " in status
 
 
 def test_the_export_image_reads_networks_with_protobufs_c_code(gpu: Project) -> None:

@@ -79,7 +79,12 @@ def _engine(known: State, version: Version) -> str:
     made = version.workspace
     if known.flavour == "gpu":
         built = json.loads((made.plan / "manifest.json").read_text())
-        return f"plan of TensorRT {built['identity']['TensorRT']} for {built['gpu']['name']}"
+        counted = built["precision"]
+        return (
+            f"plan {built['plan']['sha256'][:12]} of TensorRT {built['identity']['TensorRT']} for"
+            f" {built['gpu']['name']}: {version.precision}, {counted['half layers']} of"
+            f" {counted['layers']} layers in half precision"
+        )
     proved = made.decision
     return f"precision {proved['precision']}: {proved['why']}"
 

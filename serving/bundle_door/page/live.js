@@ -34,6 +34,7 @@ async function show(names) {
   if (state.ready === false) health("bad", `Not ready: ${state.reason}`);
   else health("good", "Ready");
   tiles(state);
+  byId("gpus").replaceChildren(...state.gpus.map(gpu => element("li", { title: gpu.uuid }, ofGpu(gpu))));
   throughput(state);
   latency(state.over_time);
   table(state.series, names);
@@ -45,6 +46,17 @@ async function show(names) {
   byId("keeper").replaceChildren(...(state.keeper.length
     ? state.keeper.toReversed().map(each => event(new Date(each.at * 1000), each.did))
     : [element("li", { className: "empty" }, "Nothing had to be restored.")]));
+}
+
+// What Triton was not told of it is not there, or 0.
+function ofGpu(gpu) {
+  const gigabytes = bytes => (bytes / 1e9).toFixed(1);
+  const told = [
+    gpu.utilization === undefined ? "" : `${Math.round(100 * gpu.utilization)} % busy`,
+    gpu.memory_total_bytes ? `${gigabytes(gpu.memory_used_bytes)} of ${gigabytes(gpu.memory_total_bytes)} GB` : "",
+    gpu.power_limit ? `${Math.round(gpu.power_usage)} of ${Math.round(gpu.power_limit)} W` : "",
+  ];
+  return `GPU: ${told.filter(Boolean).join(" · ")}`;
 }
 
 const rate = value => value.toFixed(value && value < 1 ? 2 : 1);

@@ -19,7 +19,9 @@ Named = Mapping[str, str]
 # Of each pipeline.
 MOST_EVENTS = 30
 NOT_KEPT = {"cache-control": "no-store"}
-PENDING = re.compile(rb'^nv_inference_pending_request_count{model="([^"]+)".*} (\d+)', re.MULTILINE)
+PENDING = re.compile(r'(?m)^nv_inference_pending_request_count{model="([^"]+)".*} (\d+)')
+# Of Triton's metrics.cc: of each GPU, where DCGM may ask it; what it may not ask stays 0.
+OF_A_GPU = re.compile(r'(?m)^nv_gpu_(\w+){gpu_uuid="([^"]+)"} (\S+)$')
 
 
 class PageData:
@@ -50,13 +52,15 @@ class PageData:
         await self._served.look()
         series = self._observed.recent.as_json()
         history = self._served.history().items()
+        told = await self._ask_triton()
         content: dict[str, Any] = {
             "slot_s": SLOT_S,
             "series": [each for each in series if self._served.is_served(each["pipeline"])],
             "over_time": self._observed.recent.over_time(),
             "errors": list(self._observed.errors),
             "in_flight": self._load.requests,
-            "queued": await self._read_queues(),
+            "queued": read_queues(told),
+            "gpus": read_gpus(told),
             "ready": notes.get("ready"),
             "reason": notes.get("reason", ""),
             "keeper": notes.get("events", [])[-10:],
@@ -69,12 +73,23 @@ class PageData:
         }
         return as_json(content, headers=NOT_KEPT)
 
-    async def _read_queues(self) -> dict[str, int]:
-        """Requests that wait in each model's queue; empty while Triton does not say."""
+    async def _ask_triton(self) -> str:
+        """Its metrics; empty while it does not say."""
         socket = sockets.folder(self._run_dir) / sockets.METRICS
         try:
-            text = await local_http.ask(socket, "GET", "/metrics")
+            return (await local_http.ask(socket, "GET", "/metrics")).decode()
         except (OSError, TimeoutError):
-            return {}
-        found = PENDING.findall(text)
-        return {model.decode(): int(count) for model, count in found if int(count)}
+            return ""
+
+
+def read_queues(metrics: str) -> dict[str, int]:
+    """Requests that wait in each model's queue."""
+    return {model: int(count) for model, count in PENDING.findall(metrics) if int(count)}
+
+
+def read_gpus(metrics: str) -> list[dict[str, Any]]:
+    """What each does: its share of time, bytes, watts."""
+    gpus: dict[str, dict[str, Any]] = {}
+    for what, uuid, value in OF_A_GPU.findall(metrics):
+        gpus.setdefault(uuid, {"uuid": uuid})[what] = float(value)
+    return list(gpus.values())

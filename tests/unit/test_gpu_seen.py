@@ -1,4 +1,4 @@
-"""How the keeper knows that a server has lost its GPU: by the words of NVIDIA's programs."""
+"""What NVIDIA's programs say of a GPU: that a server has lost it, and what it does."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bundle_door.paths.page_data import read_gpus, read_queues
 from bundle_serving import gpu
 
 IN_STUB = "Failed to process the request(s) for model instance 'preprocessing_0_0', message: "
@@ -78,3 +79,46 @@ def test_what_its_program_says(
     assert (why in lost) if lost and why else lost == why
     program.unlink()
     assert not gpu.is_there() and gpu.why_lost() is None
+
+
+# As Triton's metrics.cc names and describes them, and prometheus-cpp writes them.
+METRICS = """\
+# HELP nv_inference_pending_request_count Instantaneous number of pending requests per-model.
+# TYPE nv_inference_pending_request_count gauge
+nv_inference_pending_request_count{model="resnet50_trt",version="1"} 3
+nv_inference_pending_request_count{model="resnet50_preprocessing",version="1"} 0
+# HELP nv_gpu_utilization GPU utilization rate [0.0 - 1.0)
+# TYPE nv_gpu_utilization gauge
+nv_gpu_utilization{gpu_uuid="GPU-7a3c-1"} 0.42
+nv_gpu_utilization{gpu_uuid="GPU-7a3c-2"} 0
+# HELP nv_gpu_memory_total_bytes GPU total memory, in bytes
+# TYPE nv_gpu_memory_total_bytes gauge
+nv_gpu_memory_total_bytes{gpu_uuid="GPU-7a3c-1"} 24152899584
+# HELP nv_gpu_memory_used_bytes GPU used memory, in bytes
+# TYPE nv_gpu_memory_used_bytes gauge
+nv_gpu_memory_used_bytes{gpu_uuid="GPU-7a3c-1"} 3.1e+09
+# HELP nv_gpu_power_usage GPU power usage in watts
+# TYPE nv_gpu_power_usage gauge
+nv_gpu_power_usage{gpu_uuid="GPU-7a3c-1"} 55.217
+# HELP nv_gpu_power_limit GPU power management limit in watts
+# TYPE nv_gpu_power_limit gauge
+nv_gpu_power_limit{gpu_uuid="GPU-7a3c-1"} 72
+# HELP nv_energy_consumption GPU energy consumption in joules since the Triton Server started
+# TYPE nv_energy_consumption counter
+nv_energy_consumption{gpu_uuid="GPU-7a3c-1"} 1403.4
+"""
+
+
+def test_what_triton_tells_of_gpus() -> None:
+    assert read_queues(METRICS) == {"resnet50_trt": 3}
+    first, second = read_gpus(METRICS)
+    assert first == {
+        "uuid": "GPU-7a3c-1",
+        "utilization": 0.42,
+        "memory_total_bytes": 24152899584,
+        "memory_used_bytes": 3.1e9,
+        "power_usage": 55.217,
+        "power_limit": 72,
+    }
+    assert second == {"uuid": "GPU-7a3c-2", "utilization": 0}
+    assert read_gpus("") == [] and read_queues("") == {}
