@@ -95,6 +95,14 @@ def _files_in_list(path: Path) -> list[Item]:
     return items
 
 
+def find_folder(items: Sequence[Item]) -> tuple[Path, list[str]]:
+    """One that has all of these files, and their names in it."""
+    paths = [str(Path(item.source).resolve()) for item in items]
+    folder = Path(os.path.commonpath(paths))
+    folder = folder if folder.is_dir() else folder.parent
+    return folder, [os.path.relpath(path, folder) for path in paths]
+
+
 def read_texts(path: Path) -> Labelled:
     """One text and its label in each line."""
     if not path.is_file():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from bundle_serving import golden
 from bundle_serving.infer import Answer, Question
@@ -25,6 +25,7 @@ from scripts.base.paths import ROOT
 from scripts.recipes.layout import CPU, GPU, Engine, Layout, precision_of
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import live, model_folders, switches
+from scripts.server import judging
 from scripts.settings.settings import Settings
 from scripts.stacks import state
 from scripts.stacks.flavour import Stack
@@ -93,14 +94,20 @@ def prove(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace)
         _quantise(stack, settings, pipeline, made)
     takes_pictures = pipeline.recipe.asked_about == "IMG"
     samples = settings.photos("SAMPLES") if takes_pictures else None
-    given = {"onnx": network, "precision": precision, "samples": samples, "out": made.engine}
-    _step(
-        pipeline,
-        made.engine,
-        "engine",
-        lambda out: None if engine.fits(network, precision, out, samples) else "not checked yet",
-        lambda: stack.run_step(ENGINE, *as_words(given)),
-    )
+    given: dict[str, Any] = {"onnx": network, "precision": precision, "samples": samples}
+    given["out"] = made.engine
+    with judging.find_labels(pipeline, made, settings.max_drop) as labels:
+        given |= vars(labels) if labels else {}
+        now = judging.keep_given(labels)
+        _step(
+            pipeline,
+            made.engine,
+            "engine",
+            lambda out: (
+                None if engine.fits(network, precision, out, samples, now) else "not checked yet"
+            ),
+            lambda: stack.run_step(ENGINE, *as_words(given)),
+        )
 
 
 def _step(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.evaluation.figures import TOP, Figures, compute_figures
-from scripts.evaluation.labelled import Item, match_classes
+from scripts.evaluation.labelled import Item, find_folder, match_classes
 from scripts.evaluation.measured import Apart, Measured
 from scripts.evaluation.scores import Answers
 from scripts.evaluation.share import Share
@@ -183,14 +182,6 @@ def as_answers(data: Data, answered: Answered) -> Answers:
     return Answers(
         data.classes, data.truth[read], answered.likeliest[read], answered.confidence[read]
     )
-
-
-def find_folder(items: Sequence[Item]) -> tuple[Path, list[str]]:
-    """One that has all of these files, and their names in it."""
-    paths = [str(Path(item.source).resolve()) for item in items]
-    folder = Path(os.path.commonpath(paths))
-    folder = folder if folder.is_dir() else folder.parent
-    return folder, [os.path.relpath(path, folder) for path in paths]
 
 
 def ask_original(

@@ -4,7 +4,8 @@
 
 Compared with PyTorch's scores on the pictures of the export; int8, with the float32 network's on
 those that were held back from its calibration. bf16 also with the float32 network's on many more:
-on the user's photos (--samples), otherwise on scenes.
+on the user's photos (--samples), otherwise on scenes. Where there are labelled pictures, bf16 and
+int8 may not be right more seldom on them than float32, instead.
 
 Out: engine.json (precision, and the result of the check). Runs in the server's environment.
 """
@@ -15,6 +16,7 @@ import json
 import platform
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from scripts.artefacts.manifest import Manifest, of_samples, read_pins
 from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import UserError
+from scripts.evaluation.paired import Paired
 from scripts.settings.precision import PRECISIONS
 
 # int8 shifts probabilities; what counts is that labels stay the same, as many as ACCURACY says.
@@ -45,7 +48,23 @@ TENSORS = {"pixels": "input"}
 REMEDIES = {"int8": "calibrate on more pictures, or serve with PRECISION=auto"}
 
 
-def identity(onnx: Path, precision: str, samples: Path | None = None) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Labels:
+    """Labelled pictures: their names in the folder, classes and sizes, as JSON."""
+
+    labelled: Path  # the folder
+    items: Path
+    float32: Path  # the export, which may not be right more often by more than
+    most_drop: float  # points
+
+    @property
+    def digest(self) -> str:
+        return f"{files.sha256(self.items)}, {self.most_drop:g}"
+
+
+def identity(
+    onnx: Path, precision: str, samples: Path | None = None, labels: Labels | None = None
+) -> dict[str, Any]:
     """Everything that the decision depends on."""
     return {
         "schema": SCHEMA,
@@ -54,33 +73,56 @@ def identity(onnx: Path, precision: str, samples: Path | None = None) -> dict[st
         "processor": processor(),
         **read_pins("openvino"),
         **of_samples(samples),
+        **({"labelled": labels.digest} if labels else {}),
     }
 
 
-def fits(onnx: Path, precision: str, out: Path, samples: Path | None = None) -> bool:
-    """Without a folder of photos, those of the last check will do."""
+def fits(
+    onnx: Path,
+    precision: str,
+    out: Path,
+    samples: Path | None = None,
+    labels: Labels | None = None,
+) -> bool:
+    """Without photos or labelled pictures, those of the last check will do."""
     try:
         proved = json.loads((out / "engine.json").read_text())["identity"]
     except (OSError, ValueError, KeyError):
         return False
-    wanted = identity(onnx, precision, samples)
-    return bool(proved | wanted == proved and proved.keys() - wanted.keys() <= {"samples"})
+    wanted = identity(onnx, precision, samples, labels)
+    may_lack = {"samples", "labelled"}
+    return bool(proved | wanted == proved and proved.keys() - wanted.keys() <= may_lack)
 
 
-def main(onnx: Path, out: Path, precision: str = "auto", samples: Path | None = None) -> int:
-    """`onnx`: the directory that export or quantise wrote; `samples`: photos for the check."""
-    if fits(onnx, precision, out, samples):
+def main(
+    onnx: Path,
+    out: Path,
+    precision: str = "auto",
+    samples: Path | None = None,
+    labelled: Path | None = None,
+    items: Path | None = None,
+    float32: Path | None = None,
+    most_drop: float = 0,
+) -> int:
+    """`onnx`: the directory that export or quantise wrote; `samples`: photos for the check; the
+    rest: labelled pictures."""
+    labels = None
+    if labelled and items and float32:
+        labels = Labels(labelled, items, float32, most_drop)
+    if fits(onnx, precision, out, samples, labels):
         print(f"{out} fits: nothing to check")
         return 0
     with step("checking precisions on this processor"):
-        decision = decide(onnx, precision, samples)
+        decision = decide(onnx, precision, samples, labels)
     print(f"- precision {decision['precision']}: {decision['why']}")
-    content = {"identity": identity(onnx, precision, samples)} | decision
+    content = {"identity": identity(onnx, precision, samples, labels)} | decision
     files.write(out / "engine.json", json.dumps(content, indent=2) + "\n")
     return 0
 
 
-def decide(onnx: Path, precision: str, samples: Path | None = None) -> dict[str, Any]:
+def decide(
+    onnx: Path, precision: str, samples: Path | None = None, labels: Labels | None = None
+) -> dict[str, Any]:
     """The precision to serve with, and why; raises if the requested one fails its check."""
     from bundle_serving.openvino_engine import has_bf16
 
@@ -90,14 +132,50 @@ def decide(onnx: Path, precision: str, samples: Path | None = None) -> dict[str,
             return _in_float32(onnx, "this CPU has no bfloat16")
         first, why = ("int8", "it came in 8 bits") if rounded else ("bf16", "this CPU has bfloat16")
         try:
-            return _proof(onnx, first, why, samples)
+            return _require_labels(_proof(onnx, first, why, samples, labels=labels), onnx, labels)
         except UserError as refusal:
             return _in_float32(onnx, refusal.cause)
     if precision == "fp32":
         return _in_float32(onnx, "as asked")
     kept = read_manifest(onnx).check.get("not in int8")
     why = f"as asked, with {len(kept)} layers not in int8" if kept else "as asked"
-    return _proof(onnx, precision, why, samples)
+    return _require_labels(_proof(onnx, precision, why, samples, labels=labels), onnx, labels)
+
+
+def _require_labels(proof: dict[str, Any], onnx: Path, labels: Labels | None) -> dict[str, Any]:
+    """Raises UserError where it costs labels."""
+    if not labels:
+        return proof
+    precision, data = proof["precision"], labels.labelled.name
+    paired = _ask_both(onnx, precision, labels)
+    said = f"on {paired.of} labelled pictures of {data}, against float32: {paired}"
+    if paired.judge(labels.most_drop / 100) == "worse":
+        raise UserError(
+            f"{precision} is right more seldom ({said}; MAX_DROP={labels.most_drop:g} is the most)",
+            REMEDIES.get(precision, "serve with PRECISION=fp32"),
+        )
+    return proof | {"why": f"{proof['why']}; {said}"}
+
+
+def _ask_both(onnx: Path, precision: str, labels: Labels) -> Paired:
+    """What cannot be read says nothing of either."""
+    from bundle_serving.own_steps import StepFault
+    from bundle_serving.pictures import PictureError, Transform, to_pixels
+
+    how = Transform(**read_manifest(onnx).transform)
+    pixels, truth = [], []
+    for name, number, _ in json.loads(labels.items.read_text()):
+        try:
+            pixels.append(to_pixels((labels.labelled / name).read_bytes(), how))
+        except (PictureError, StepFault):
+            continue
+        truth.append(number)
+    if not truth:
+        raise UserError(f"no picture of {labels.labelled} can be read", "name others: EVAL=")
+    shown = np.stack(pixels)
+    first = scores(network_in(labels.float32), shown, "fp32").argmax(axis=1) == truth
+    second = scores(network_in(onnx), shown, precision).argmax(axis=1) == truth
+    return Paired.from_right(first, second)
 
 
 def _in_float32(onnx: Path, why: str) -> dict[str, Any]:
@@ -116,10 +194,15 @@ def _in_float32(onnx: Path, why: str) -> dict[str, Any]:
 
 
 def _proof(
-    onnx: Path, precision: str, why: str, samples: Path | None = None, by: str = ""
+    onnx: Path,
+    precision: str,
+    why: str,
+    samples: Path | None = None,
+    by: str = "",
+    labels: Labels | None = None,
 ) -> dict[str, Any]:
     asked = references(onnx)
-    if precision == "bf16":
+    if precision == "bf16" and not labels:
         asked += by_float32(onnx, samples)
     expected = np.concatenate([each for _, each in asked])
     found = _ask_network(network_in(onnx), precision, [inputs for inputs, _ in asked], by)

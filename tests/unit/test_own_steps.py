@@ -15,8 +15,9 @@ from bundle_serving.own_steps import StepFault, find_reading, read_by
 from bundle_serving.pictures import PictureError, Transform, to_pixels
 from bundle_serving.scores import softmax
 from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
 from scripts.recipes import folders
-from scripts.server.own import adding
+from scripts.server.own import adding, guessing
 from tests.networks import draw_network
 
 SIDE = 8
@@ -101,3 +102,15 @@ def test_what_lies_beside_a_network_is_taken(
     assert recipe.path_beside(recipe.pre) == tmp_path / "pre.py"
     assert recipe.path_beside(recipe.post) == tmp_path / "post.py"
     assert folders.own().recipes  # nothing is written yet
+
+
+def test_labels_in_another_order_are_refused_with_the_right_ones() -> None:
+    found = {"of": 40, "best": 38, "usual": 2, "tried": {"BGR": 4}, "pictures": {}, "order": [1, 0]}
+    written = guessing.LABELS / "test_birds.txt"
+    try:
+        with pytest.raises(UserError, match="in which 95% are right") as refused:
+            guessing._tell(found, "val", ["robin", "wren"], "test_birds")
+        assert refused.value.remedy == f"give LABELS={written.relative_to(ROOT)}"
+        assert written.read_text().splitlines() == ["wren", "robin"]
+    finally:
+        written.unlink()

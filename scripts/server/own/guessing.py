@@ -17,11 +17,10 @@ from scripts.artefacts.step import TRY_PICTURES
 from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.evaluation.labelled import Item, match_classes
+from scripts.evaluation.labelled import Item, find_folder, match_classes
 from scripts.evaluation.scores import LEAST_RIGHT, reorder
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import custom, evaluations
-from scripts.server.evaluating import find_folder
 from scripts.settings import arguments
 from scripts.stacks.flavour import Stack
 
@@ -89,9 +88,10 @@ def _tell(found: Mapping[str, Any], data: str, labels: Sequence[str], name: str)
         path = LABELS / f"{name}.txt"
         order = np.array(found["order"])
         files.write(path, "".join(f"{label}\n" for label in reorder(labels, order)))
-        lines.append(
-            f"warning: labels stand in another order than the network's classes, in which "
-            f"{best / of:.0%} are right: give LABELS={path.relative_to(ROOT)}"
+        raise UserError(
+            f"{lines[0]}; labels stand in another order than the network's classes, in which "
+            f"{best / of:.0%} are right",
+            f"give LABELS={path.relative_to(ROOT)}",
         )
     elif best / of < LEAST_RIGHT:
         lines.append(

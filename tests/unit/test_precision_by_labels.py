@@ -1,0 +1,78 @@
+"""Fewer bits are judged by labelled pictures, where there are some."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from scripts.base.errors import UserError
+from scripts.steps import engine
+from scripts.steps.engine import Labels
+
+COUNT = 60
+
+
+@pytest.fixture
+def labels(tmp_path: Path) -> Labels:
+    items = []
+    for number in range(COUNT):
+        Image.new("RGB", (8, 8), (number, 0, 0)).save(tmp_path / f"{number}.png")
+        items.append((f"{number}.png", number % 2, 1))
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    (tmp_path / "items.json").write_text(json.dumps([*items, ("broken.png", 1, 10)]))
+    return Labels(tmp_path, tmp_path / "items.json", tmp_path / "float32", 1)
+
+
+@pytest.fixture
+def wrong(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """How many of the pictures each precision has wrong; float32 none."""
+    found: dict[str, int] = {}
+
+    def answer(network: Path, pixels: NDArray[Any], precision: str) -> NDArray[Any]:
+        numbers = pixels[:, 0, 0, 0]
+        right = numbers >= found.get(precision, 0)
+        scores: NDArray[Any] = np.eye(2)[np.where(right, numbers % 2, 1 - numbers % 2)]
+        return scores
+
+    def read_manifest(_: Path) -> Any:
+        how = {"resize": 8, "crop": 8}
+        return SimpleNamespace(transform=how, eight_bits=False, check={})
+
+    def prove(onnx: Path, precision: str, why: str, *_: Any, **__: Any) -> dict[str, Any]:
+        return {"precision": precision, "why": why}
+
+    monkeypatch.setattr(engine, "scores", answer)
+    monkeypatch.setattr(engine, "read_manifest", read_manifest)
+    monkeypatch.setattr(engine, "network_in", lambda folder: folder)
+    monkeypatch.setattr(engine, "_proof", prove)
+    monkeypatch.setattr("bundle_serving.openvino_engine.has_bf16", lambda: True)
+    return found
+
+
+def test_what_costs_labels_is_not_taken(labels: Labels, wrong: dict[str, int]) -> None:
+    wrong |= {"bf16": 12, "int8": 12}
+    decision = engine.decide(labels.float32, "auto", None, labels)
+    assert decision["precision"] == "fp32"
+    assert "bf16 is right more seldom (on 60 labelled pictures" in decision["why"]
+    assert engine.decide(labels.float32, "auto")["precision"] == "bf16"
+    with pytest.raises(UserError, match=r"int8 is right more seldom .*MAX_DROP=1 is the most"):
+        engine.decide(labels.float32, "int8", None, labels)
+
+
+def test_what_costs_none_is(labels: Labels, wrong: dict[str, int]) -> None:
+    wrong |= {"bf16": 1}
+    decision = engine.decide(labels.float32, "auto", None, labels)
+    assert decision["precision"] == "bf16" and "against float32: -1.7 points" in decision["why"]
+
+
+def test_what_is_given_again_is_asked_again(labels: Labels, tmp_path: Path) -> None:
+    before = labels.digest
+    labels.items.write_text("[]")
+    assert labels.digest != before
