@@ -20,14 +20,9 @@ from scripts.artefacts.exporting import run
 from scripts.artefacts.manifest import EXPECTED
 from scripts.artefacts.progress import step
 from scripts.base import files
-from scripts.base.errors import run_guarded
 
 ANCHORS = "anchors.npy"
 BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}
-
-
-def main(argv: list[str] | None = None) -> int:
-    return run(Detector, export, argv, BOUNDS)
 
 
 def export(spec: Detector, out: Path) -> None:
@@ -51,4 +46,4 @@ def export(spec: Detector, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(run(Detector, export, BOUNDS))

@@ -21,7 +21,7 @@ from scripts.artefacts.exporting import run
 from scripts.artefacts.manifest import NOTHING, Manifest, of_file, read_pins
 from scripts.artefacts.progress import step
 from scripts.base import files
-from scripts.base.errors import NoWeights, UserError, run_guarded
+from scripts.base.errors import NoWeights, UserError
 
 CATEGORIES = "categories_places365.txt"
 UNTRAINED = "random"
@@ -69,10 +69,6 @@ class Checkpoint:
 def categories_beside(weights: str) -> Path | None:
     path = Path(weights).with_name(CATEGORIES) if Path(weights).name else None
     return path if path and path.is_file() else None
-
-
-def main(argv: list[str] | None = None) -> int:
-    return run(Checkpoint, export, argv, BOUNDS)
 
 
 def export(spec: Checkpoint, out: Path) -> None:
@@ -185,4 +181,4 @@ def _check(module: Any, precision: str, side: int, out: Path) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(run(Checkpoint, export, BOUNDS))

@@ -26,16 +26,11 @@ from scripts.artefacts.exporting import run
 from scripts.artefacts.manifest import EXPECTED
 from scripts.artefacts.progress import step
 from scripts.base import files
-from scripts.base.errors import run_guarded
 
 # Of the pixels that get another class.
 BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.01)}
 # Width and height of the pictures of the check.
 SIZES = ((640, 480), (320, 320), (97, 61), (375, 1000))
-
-
-def main(argv: list[str] | None = None) -> int:
-    return run(Segmenter, export, argv, BOUNDS)
 
 
 def export(spec: Segmenter, out: Path) -> None:
@@ -72,4 +67,4 @@ def export(spec: Segmenter, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(run(Segmenter, export, BOUNDS))

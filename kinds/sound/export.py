@@ -25,14 +25,10 @@ from scripts.artefacts.exporting import run
 from scripts.artefacts.manifest import Manifest
 from scripts.artefacts.progress import step
 from scripts.base import files
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import UserError
 
 BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}
 LONGER = 2.6  # times a window
-
-
-def main(argv: list[str] | None = None) -> int:
-    return run(Listener, export, argv, BOUNDS)
 
 
 def export(spec: Listener, out: Path) -> None:
@@ -97,4 +93,4 @@ def _compare_onnx(module: Any, how: Hearing, out: Path) -> Agreement:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(run(Listener, export, BOUNDS))

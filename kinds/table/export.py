@@ -28,7 +28,7 @@ from scripts.artefacts.manifest import (
 from scripts.artefacts.progress import step
 from scripts.artefacts.workspace import FOREST
 from scripts.base import files
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import UserError
 
 # The same arithmetic in half as many bits.
 BOUND = Bound(0.001)
@@ -54,10 +54,6 @@ class Table:
         if self.forest:
             found["versions"] |= read_pins("treelite")
         return found
-
-
-def main(argv: list[str] | None = None) -> int:
-    return run(Table, export, argv)
 
 
 def export(spec: Table, out: Path) -> None:
@@ -136,4 +132,4 @@ def labels_for(given: list[str], classes: Any, spec: Table) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(run(Table, export))

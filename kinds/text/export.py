@@ -24,7 +24,7 @@ from scripts.artefacts.exporting import run
 from scripts.artefacts.manifest import NOTHING, Manifest, read_pins
 from scripts.artefacts.progress import step
 from scripts.base import files
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import UserError
 
 BOUNDS = {"fp32": Bound(0.01), "fp16": Bound(0.05)}
 MAKERS = ("torch", "transformers", "tokenizers", "onnx", "onnxscript")
@@ -49,10 +49,6 @@ class Classifier:
         if self.source == MINILM:
             found["sentences"] = files.sha256(sentences.PATH)
         return found | {"versions": read_pins(*MAKERS)}
-
-
-def main(argv: list[str] | None = None) -> int:
-    return run(Classifier, export, argv, BOUNDS)
 
 
 def export(spec: Classifier, out: Path) -> None:
@@ -162,4 +158,4 @@ def _check(classifier: Any, spec: Classifier, out: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(run(Classifier, export, BOUNDS))

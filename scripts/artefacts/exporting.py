@@ -58,9 +58,16 @@ def read_part(kind: Callable[..., T], argv: list[str] | None) -> tuple[T, list[s
 
 
 def run(
+    kind: type[Spec], export: Callable[[Spec, Path], None], precisions: Collection[str] = ()
+) -> int:
+    """The program of a step that exports what a specification says."""
+    return run_guarded(lambda: export_as_told(kind, export, None, precisions))
+
+
+def export_as_told(
     kind: type[Spec],
     export: Callable[[Spec, Path], None],
-    argv: list[str] | None = None,
+    argv: list[str] | None,
     precisions: Collection[str] = (),
 ) -> int:
     parser = make_parser(kind, {"precision": precisions} if precisions else {})

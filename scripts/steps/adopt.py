@@ -20,7 +20,7 @@ from scripts.artefacts.manifest import EXPECTED, Foreign, external_data, lines_o
 from scripts.artefacts.progress import step
 from scripts.artefacts.shapes import sides
 from scripts.base import files
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import UserError
 
 # The same arithmetic on the same numbers, in a different order; or on the same picture, resized
 # in a different order.
@@ -29,10 +29,6 @@ BOUND, PREPARED = Bound(0.001), Bound(0.01)
 TRANSFORM = ("resize", "crop", "interpolation", "fit", "pad", "middle", "program", "packages")
 # Of how many pictures it is seen what a network gives for inputs that are none.
 WILD = 3
-
-
-def main(argv: list[str] | None = None) -> int:
-    return run(Foreign, adopt, argv)
 
 
 def adopt(wanted: Foreign, out: Path) -> None:
@@ -117,4 +113,4 @@ def labels_for(labels: list[str], classes: int, source: Path | None, network: st
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(run(Foreign, adopt))

@@ -17,16 +17,11 @@ from scripts.artefacts.exporting import run
 from scripts.artefacts.manifest import Torchvision
 from scripts.artefacts.progress import step
 from scripts.base import files
-from scripts.base.errors import run_guarded
 from scripts.settings.architectures import require_known
 
 # The largest difference from PyTorch's probabilities in float32: the same arithmetic, with half of
 # the digits correct.
 BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}
-
-
-def main(argv: list[str] | None = None) -> int:
-    return run(Torchvision, export, argv, BOUNDS)
 
 
 def export(wanted: Torchvision, out: Path) -> None:
@@ -56,4 +51,4 @@ def to_onnx(model: Any, crop: int, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(run(Torchvision, export, BOUNDS))

@@ -12,7 +12,8 @@ import torch
 from PIL import Image
 
 from scripts.artefacts.drawn.drawings import many
-from scripts.artefacts.manifest import Torchvision
+from scripts.artefacts.exporting import export_as_told
+from scripts.artefacts.manifest import Foreign, Torchvision
 from scripts.steps import adopt, export, networks, reference, reference_torch
 from scripts.steps.vision import torchvision
 from tests.project import picture
@@ -98,7 +99,8 @@ def test_somebodys_own_file_in_onnx_runtime(foreign: Path, tmp_path: Path) -> No
         (folder / f"{number}.jpg").write_bytes(picture((200 + 9 * number, 150)))
     (folder / "broken.jpg").write_bytes(b"no picture")
     words = ["--network", str(foreign), "--pictures", how]
-    assert adopt.main([*words, "--out", str(tmp_path / "onnx")]) == 0
+    out = ["--out", str(tmp_path / "onnx")]
+    assert export_as_told(Foreign, adopt.adopt, [*words, *out]) == 0
     what, first = ask(folder, tmp_path / "onnx", *words)
     assert what == foreign.name
     assert ask(folder, tmp_path / "onnx") == ("the exported network in ONNX Runtime", first)

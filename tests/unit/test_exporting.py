@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scripts.artefacts.exporting import as_words, read, read_part, run
+from scripts.artefacts.exporting import as_words, export_as_told, read, read_part
 from scripts.artefacts.manifest import NOTHING
 
 
@@ -35,7 +35,7 @@ LONG = Spec("/a b.pth", {"side": 2}, ("a", "b c"), 2, 0.1, "fp16", Path("/l.txt"
 @pytest.mark.parametrize("spec", [SHORT, LONG])
 def test_what_is_said_is_understood(spec: Spec, tmp_path: Path) -> None:
     said, found = [*map(str, as_words(spec)), "--out", str(tmp_path / "onnx")], []
-    assert run(Spec, lambda *each: found.append(each), said, ("fp32", "fp16")) == 0
+    assert export_as_told(Spec, lambda *each: found.append(each), said, ("fp32", "fp16")) == 0
     assert found == [(spec, tmp_path / "onnx")]
 
 
@@ -72,4 +72,4 @@ def test_a_function_is_asked_as_it_would_be_called() -> None:
 def test_what_is_none_of_it_is_refused(words: tuple[str, str], tmp_path: Path) -> None:
     said = [*map(str, as_words(SHORT)), *words, "--out", str(tmp_path)]
     with pytest.raises(SystemExit):
-        run(Spec, lambda *_: None, said, ("fp32", "fp16"))
+        export_as_told(Spec, lambda *_: None, said, ("fp32", "fp16"))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.artefacts.manifest import Torchvision
 from scripts.base.errors import UserError
 from scripts.settings import arguments, command_line, documents, settings
 from scripts.settings.known import UnknownSetting, require_known
@@ -55,7 +56,7 @@ def test_in_a_container_it_is_refused_before_anything_is_loaded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(UserError, match="ARCH=resnet5"):
-        export.main(["--arch", "resnet5", "--out", str(tmp_path / "onnx")])
+        export.export(Torchvision("resnet5"), tmp_path / "onnx")
     assert capsys.readouterr().out == ""  # else the error would stand behind what it was loading
 
 

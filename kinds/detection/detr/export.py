@@ -24,7 +24,7 @@ from scripts.artefacts.exporting import run
 from scripts.artefacts.manifest import EXPECTED
 from scripts.artefacts.progress import step
 from scripts.base import files
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import UserError
 from scripts.steps import intake
 
 if TYPE_CHECKING:
@@ -35,12 +35,8 @@ if TYPE_CHECKING:
 BOUND, READ = Bound(0.001), Bound(0.01)
 
 
-def main(argv: list[str] | None = None) -> int:
-    intake.quieten()
-    return run(Detr, export, argv)
-
-
 def export(spec: Detr, out: Path) -> None:
+    intake.quieten()
     identity = spec.identity()  # first, for it says what is not there
     with step(f"loading {spec.folder.name}"):
         intake.ready(is_local=True)
@@ -85,4 +81,4 @@ def _require_read(whole: Whole, spec: Detr, asked: Shown, rows: Any) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(run(Detr, export))

@@ -16,7 +16,7 @@ from kinds.sound.serving.sounds import LOG_MEL, log_mel, to_windows
 from kinds.sound.source import Listener
 from kinds.sound.tests.by_pytorch import listener_of, log_mel_by_pytorch, sounds_recipe
 from kinds.sound.things import NAMES
-from scripts.artefacts.exporting import as_words
+from scripts.artefacts.exporting import as_words, export_as_told
 from scripts.artefacts.manifest import Manifest, why_export
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
@@ -52,7 +52,7 @@ def test_it_knows_sounds_that_it_has_not_heard_and_how_sure_it_may_be(listener: 
 def test_a_half_precise_network_is_near_enough_for_a_gpu(listener: Path, tmp_path: Path) -> None:
     spec = listener_of(str(listener), precision="fp16")
     words = [*map(str, as_words(spec)), "--out", str(tmp_path / "made")]
-    assert export.main(words) == 0
+    assert export_as_told(Listener, export.export, words) == 0
     made = Manifest.load(tmp_path / "made" / "manifest.json")
     assert made and made.check["max_difference"] < 0.01 and not made.untrained
     assert why_export(tmp_path / "made", spec) is None

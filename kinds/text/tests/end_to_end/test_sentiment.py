@@ -15,6 +15,8 @@ import pytest
 from bundle_client import Client, TextRefused
 from bundle_client.server import Protocol
 from kinds.text import export, sentences
+from kinds.text.export import Classifier
+from scripts.artefacts.exporting import export_as_told
 from scripts.base.errors import NoWeights, UserError
 from tests.project import Project
 
@@ -127,14 +129,16 @@ def test_a_classifier_of_a_hub_goes_the_same_way(tmp_path: Path) -> None:
     out = tmp_path / "made"
     for precision in ("fp32", "fp16"):
         words = ["--source", str(folder), *GIVEN, "--precision", precision, "--out", str(out)]
-        assert export.main(words) == 0
+        assert export_as_told(Classifier, export.export, words) == 0
         manifest = json.loads((out / "manifest.json").read_text())
         assert manifest["check"]["max_difference"] <= 0.01
         assert manifest["onnx"]["labels"] == ["negative", "positive"]
     assert not has_float32_compute(out / "model.onnx")
     other = tiny_hub_classifier(tmp_path / "other", ENCODER, ["BAD", "GOOD"])
     with pytest.raises(UserError, match="labels are bad, good, and the recipe's negative"):
-        export.main(["--source", str(other), *GIVEN, "--out", str(out)])
+        export_as_told(
+            Classifier, export.export, ["--source", str(other), *GIVEN, "--out", str(out)]
+        )
 
 
 def has_float32_compute(path: Path) -> bool:
@@ -165,7 +169,8 @@ def test_a_hub_that_is_not_reached_is_named_with_the_way_out(
 ) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(NoWeights, match="is not available") as refused:
-        export.main(["--source", "nobody/nothing", *GIVEN, "--out", str(tmp_path / "made")])
+        words = ["--source", "nobody/nothing", *GIVEN, "--out", str(tmp_path / "made")]
+        export_as_told(Classifier, export.export, words)
     assert "SENTIMENT=minilm" in refused.value.remedy
 
 
