@@ -19,7 +19,7 @@ from .frames import MODEL as VIDEO_MODEL
 from .frames import Watched, Watching
 from .patience import patiently_async
 from .server import Protocol, server
-from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
+from .settings import AHEAD, MAX_BYTES, TIMEOUT_S, check_positive, main_model
 from .sources import Source, Sources, expand, name_in_errors, name_of, read
 from .transport import Connection, knock
 from .vectors import MODEL as VECTOR_MODEL
@@ -37,7 +37,7 @@ class AsyncClient:
         self,
         url: str | None = None,
         protocol: Protocol = "http",
-        model: str = MODEL,
+        model: str | None = None,
         timeout: float = TIMEOUT_S,
         max_bytes: int = MAX_BYTES,
         api_key: str | None = None,
@@ -45,8 +45,8 @@ class AsyncClient:
         server_name: str | None = None,
     ) -> None:
         self.server = server(url, protocol, timeout, api_key, ca_file, server_name)
-        self.model = model
-        self._canary = Canary(model)
+        self.model = model or ""  # until it is known: the server's main pipeline
+        self._canary = Canary(model or "")
         self._max_bytes = max_bytes
         self._opened: Connection | None = None
 
@@ -93,6 +93,9 @@ class AsyncClient:
         return await patiently_async(once)
 
     async def _models(self, connection: Connection) -> tuple[str, ...]:
+        if not self.model:
+            found = main_model(await self._patiently(connection.metadata))
+            self._canary, self.model = Canary(found), found
         if self._canary.is_due():
             brief = connection
             if self.server.protocol == "http":

@@ -27,7 +27,7 @@ from .masks import OUTPUTS as MASK_OUTPUTS
 from .masks import Segmented, read_mask
 from .patience import patiently
 from .server import Protocol, server
-from .settings import AHEAD, MAX_BYTES, MODEL, TIMEOUT_S, check_positive
+from .settings import AHEAD, MAX_BYTES, TIMEOUT_S, check_positive, main_model
 from .sources import SOUNDS, Source, Sources, expand, name_in_errors, name_of, read
 from .texts import MODEL as TEXT_MODEL
 from .texts import Sentiment, sentiments
@@ -51,7 +51,7 @@ class Client:
         self,
         url: str | None = None,
         protocol: Protocol = "http",
-        model: str = MODEL,
+        model: str | None = None,
         timeout: float = TIMEOUT_S,
         max_bytes: int = MAX_BYTES,
         api_key: str | None = None,
@@ -59,8 +59,8 @@ class Client:
         server_name: str | None = None,
     ) -> None:
         self.server = server(url, protocol, timeout, api_key, ca_file, server_name)
-        self.model = model
-        self._canary = Canary(model)
+        self.model = model or ""  # until it is known: the server's main pipeline
+        self._canary = Canary(model or "")
         self._max_bytes = max_bytes
         self._mine = threading.local()
         if protocol == "grpc":
@@ -109,6 +109,9 @@ class Client:
         return patiently(once)
 
     def _models(self, connection: Connection) -> tuple[str, ...]:
+        if not self.model:
+            found = main_model(self._patiently(connection.metadata))
+            self._canary, self.model = Canary(found), found
         if self._canary.is_due():
             brief = connection
             if self.server.protocol == "http":

@@ -21,7 +21,7 @@ from . import show
 from .client import Client
 from .errors import CONCERNS_ALL, ServerUnreachable
 from .server import PORTS, PROTOCOLS
-from .settings import MODEL, TIMEOUT_S
+from .settings import TIMEOUT_S
 from .sources import Source, expand, name_of
 from .wire import Result
 
@@ -154,7 +154,7 @@ def arguments() -> argparse.ArgumentParser:
         help="the name in its certificate, if not the one in its address; $BUNDLE_SERVER_NAME",
     )
     add("--protocol", choices=PROTOCOLS, default="http", help="default: %(default)s")
-    add("--model", default=MODEL, metavar="NAME", help="default: %(default)s")
+    add("--model", metavar="NAME", help="default: the server's main pipeline")
     add("--top", type=int, default=5, metavar="N", help="labels per picture; default: %(default)s")
     add("--json", action="store_true", help="for programs: one JSON object per line and picture")
     add(

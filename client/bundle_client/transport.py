@@ -63,6 +63,9 @@ class AskingAgain:
         except (ClientOSError, ServerDisconnectedError):
             return await self._stub.infer(**question)
 
+    async def get_server_metadata(self, **options: Any) -> Any:
+        return await self._stub.get_server_metadata(**options)
+
     async def get_model_config(self, model: str, **options: Any) -> Any:
         return await self._stub.get_model_config(model, **options)
 
@@ -159,6 +162,10 @@ class Connection:
 
     def embed(self, model: str, picture: bytes) -> Any:
         return self._stub.infer(**vectors_question(self.tensors, model, picture), **self._limits)
+
+    def metadata(self) -> Any:
+        """What the server says of itself, as a dict."""
+        return self._stub.get_server_metadata(**self._as_json, **self._limits)
 
     def config(self, model: str, timeout: float) -> Any:
         """What the server says of a model, as a dict; raises where there is none. The time limit

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from bundle_serving import cores, guard, keeper_notes, s3, sockets, traces
 from bundle_serving.hidden_arguments import CannotHide, become
-from bundle_serving.main_pipeline import find_main
+from bundle_serving.main_pipeline import DEFAULT, find_main
 
 NGC = Path("/opt/tritonserver")
 
@@ -246,13 +246,16 @@ def main(argv: list[str] | None = None) -> int:
     except (StartError, guard.NoKey, sockets.NotPrivate, ValueError) as fault:
         print(f"error: {fault}", file=sys.stderr)
         return 1
+    names = options.load_model or [find_main(options.repository)]
     command = [
         str(binary),
         f"--model-repository={options.repository}",
+        # What clients read to ask the main pipeline; of the usual one, the server's usual name.
+        *([f"--id={names[0]}"] if names[0] != DEFAULT else []),
         f"--backend-directory={backends}",
         "--model-control-mode=explicit",
         "--strict-readiness=false",  # else a model that loads, or fails to, makes it unready
-        *(f"--load-model={name}" for name in options.load_model or [find_main(options.repository)]),
+        *(f"--load-model={name}" for name in names),
         f"--model-config-name={options.config_name}",
         # Ours are complete; to complete one, a process is started that takes as long as to load.
         *([] if is_ngc() else ["--disable-auto-complete-config"]),

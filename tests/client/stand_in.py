@@ -19,6 +19,7 @@ class StandIn:
     """
 
     url: str = ""
+    main: str = ""  # the main pipeline, if it is another than usual
     at_once: int = 0
     most_at_once: int = 0
     refused: int = 0
@@ -58,7 +59,7 @@ def handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
             stand_in.count(-1)
             if "/models/embedding/" in self.path:
                 self.embed(picture[4:])  # BYTES say first how long they are
-            elif "ensemble_python_resnet50" not in self.path:
+            elif (stand_in.main or "ensemble_python_resnet50") not in self.path:
                 self.answer(404, {"error": "Request for unknown model: 'x' is not found"})
             elif picture == b"bad":
                 message = "in ensemble 'ensemble_python_resnet50', not a picture; send one"
@@ -86,6 +87,9 @@ def handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
             self.answer(200, {"outputs": outputs})
 
         def do_GET(self) -> None:
+            if self.path == "/v2":
+                self.answer(200, {"name": stand_in.main or "triton"})
+                return
             if self.path == "/drip":
                 self.send_response(200)
                 self.send_header("Content-Length", "1000")

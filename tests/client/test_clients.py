@@ -74,6 +74,14 @@ def test_how_long_a_busy_server_is_asked_again() -> None:
 
 
 @pytest.mark.parametrize("ask", [one, one_async])
+def test_the_servers_main_pipeline_is_asked(stand_in: StandIn, ask: Callable[..., Result]) -> None:
+    stand_in.main = "birds"
+    assert ask(stand_in.url, b"wren").labels[0].label == "wren"
+    with pytest.raises(ModelUnavailable):
+        ask(stand_in.url, b"wren", model="ensemble_python_resnet50")
+
+
+@pytest.mark.parametrize("ask", [one, one_async])
 def test_one_picture(stand_in: StandIn, ask: Callable[..., Result]) -> None:
     result = ask(stand_in.url, b"mug")
     assert result.labels == (Label(3, "mug", 0.75),)

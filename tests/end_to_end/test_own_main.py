@@ -15,6 +15,7 @@ import pytest
 from PIL import Image, ImageOps
 
 import docker
+from bundle_client import Client
 from bundle_serving.health import reason_not_to_trust
 from tests.end_to_end.test_compose import Alone
 from tests.networks import draw_network
@@ -57,6 +58,9 @@ def test_a_network_of_ones_own_is_the_main_one(fresh: Project, tmp_path: Path) -
     assert answer["labels"][0]["label"] in LABELS
     plain = ask_plainly(fresh, picture())
     assert plain["model"] == "birds" and plain["labels"][0]["label"] in LABELS
+    with Client(fresh.http) as by_http, Client(fresh.grpc, "grpc") as by_grpc:
+        for client in (by_http, by_grpc):
+            assert client.classify(picture()).labels[0].label in LABELS
 
 
 @pytest.mark.long
