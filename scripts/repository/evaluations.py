@@ -60,6 +60,11 @@ def remember_given(pipeline: Pipeline) -> None:
 
 def describe(found: dict[str, Any]) -> str:
     """Of a version's record."""
-    share = Share(found["right"], found["of"])
     when = datetime.fromisoformat(found["when"]).astimezone().strftime("%Y-%m-%d %H:%M")
+    if name := found.get("figure"):  # of a kind whose answers are no classes
+        from scripts.evaluation.measured import Interval  # which loads numpy
+
+        figure = Interval(found["value"], found["low"], found["high"])
+        return f"{name} {figure} on {found['of']:,} of {found['data']}, {when}"
+    share = Share(found["right"], found["of"])
     return f"{share} right on {share.of:,} of {found['data']}, {when}"

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -207,12 +207,25 @@ def ask_original(
 
 
 def note(version: Version, shared: Shared, data: Path, right: Share, how: str) -> None:
+    said = f"{right} right, {right.count:,} of {right.of:,} in {data.name}"
+    _note(version, shared, data, {"right": right.count, "of": right.of}, said, how)
+
+
+def note_measured(version: Version, shared: Shared, data: Path, found: Measured, how: str) -> None:
+    """The figure that counts first."""
+    name, first = next(iter(found.figures.items()))
+    kept = {"figure": name, **asdict(first), "of": found.items}
+    said = f"{name} {first}, on {found.items:,} of {data.name}"
+    _note(version, shared, data, kept, said, how)
+
+
+def _note(
+    version: Version, shared: Shared, data: Path, found: dict[str, Any], said: str, how: str
+) -> None:
     """In its record, and in the history, unless that says so already."""
     when = datetime.now(UTC).isoformat(timespec="seconds")
-    found = {"when": when, "data": data.name, "right": right.count, "of": right.of}
-    archive.note_evaluation(version, found)
+    archive.note_evaluation(version, {"when": when, "data": data.name, **found})
     shared.push_version(version)
-    said = f"{right} right, {right.count:,} of {right.of:,} in {data.name}"
     events = history.read(version.pipeline)
     before = [each for each in events if each.what == history.EVALUATED]
     last = [each.note for each in before if each.version == version.number][-1:]

@@ -23,6 +23,7 @@ from scripts.evaluation.labelled import (
     read_rows,
     read_texts,
 )
+from scripts.evaluation.measured import Interval, Measured
 from scripts.evaluation.paired import Paired, list_losses
 from scripts.evaluation.scores import (
     Answers,
@@ -346,6 +347,20 @@ def test_the_page_and_the_tables_show_the_same(tmp_path: Path) -> None:
     assert [row[-1] for row in evaluation.class_rows(figures)] == ["crow", "robin"]
     assert "same answer as the original to 3 of 4" in evaluation.describe_original(figures)
     assert len(told) == 2 and "1 could not be read" in told[0]
+
+
+def test_figures_of_their_own_have_a_page_and_a_line(tmp_path: Path) -> None:
+    figures = {"mAP": Interval(0.5, 0.4, 0.625), "mAP at overlap 0.5": Interval(0.75, 0.7, 0.8)}
+    found = Measured(figures, {"<mug>": 0.25, "car": 0.75}, 12, {"broken.jpg": "not a picture"})
+    about = {"title": "things", "data": "val.json", "when": "now", "network": "n"}
+    evaluation.write_measured(tmp_path, about, found)
+    page = (tmp_path / "report.html").read_text()
+    assert "50.0 <small>%" in page and "40.0 to 62.5" in page
+    assert page.index("&lt;mug&gt;") < page.index("car</td>") and "broken.jpg" in page
+    assert json.loads((tmp_path / "results.json").read_text())["items"] == 12
+    kept = {"figure": "mAP", "value": 0.5, "low": 0.4, "high": 0.625, "of": 12, "data": "val.json"}
+    said = evaluations.describe(kept | {"when": "2026-11-26T12:00:00+00:00"})
+    assert said.startswith("mAP 50.0% (40.0 to 62.5) on 12 of val.json")
 
 
 def test_labels_in_another_order_are_written_in_that_of_the_answers(tmp_path: Path) -> None:

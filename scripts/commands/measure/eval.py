@@ -96,10 +96,13 @@ def describe(version: Version, path: Path) -> dict[str, str | int]:
 def evaluate_apart(server: State, version: Version, path: Path, data: Apart) -> dict[str, Any]:
     """Of a kind that has figures of its own."""
     found = evaluating.measure_apart(server, version, data)
-    results = {**describe(version, path), **found.as_dict()}
-    folder = name_folder()
-    evaluations.remember(version.pipeline, path)
-    files.write(folder / "results.json", json.dumps(results, indent=2) + "\n")
+    about, folder = describe(version, path), name_folder()
+    with lock.one_at_a_time():
+        with files.whole_folder(folder) as draft:
+            evaluation.write_measured(draft, about, found)
+        evaluations.remember(version.pipeline, path)
+        shared = Shared(server.settings_at_start, version.pipeline)
+        evaluating.note_measured(version, shared, path, found, "eval")
     name, first = next(iter(found.figures.items()))
     console.say(f"{name} {first.value:.1%} · {version.describe()}, on {found.items:,}")
     figures = [(name, str(each)) for name, each in found.figures.items()]
@@ -108,8 +111,8 @@ def evaluate_apart(server: State, version: Version, path: Path, data: Apart) -> 
     tables.show("lr", ("class", name), [(label, f"{value:.1%}") for label, value in classes])
     for item, why in found.refused.items():
         console.note(f"warning: could not be read, and is in no figure: {item} ({why})")
-    console.note(f"results: {folder.relative_to(ROOT) / 'results.json'}")
-    return results
+    console.note(f"report: {folder.relative_to(ROOT)}/report.html")
+    return {**about, **found.as_dict()}
 
 
 def show(figures: Figures, told: list[str], what: str) -> None:

@@ -17,6 +17,7 @@ from PIL import Image, ImageOps
 
 from scripts.evaluation.figures import TOP, Figures, as_dict
 from scripts.evaluation.labelled import Item
+from scripts.evaluation.measured import Measured
 from scripts.evaluation.scores import Answers, OfClass
 from scripts.evaluation.share import Share
 from scripts.measuring.report import plots
@@ -24,6 +25,8 @@ from scripts.measuring.report.headlines import Headline
 from scripts.measuring.report.report import TEMPLATE as BENCH
 
 TEMPLATE = Path(__file__).with_name("evaluation.html")
+MEASURED = Path(__file__).with_name("measured.html")
+PAGE = "report.html"
 LABELS = "labels.txt"
 # Of classes in a terminal, and of pictures that could not be read on the page.
 MOST_ROWS, MOST_REFUSED = 15, 100
@@ -131,25 +134,66 @@ def write(
     (folder / "answers.csv").write_text(_as_csv(answers, items))
     if figures.labels:
         (folder / LABELS).write_text("".join(f"{label}\n" for label in figures.labels))
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    page = environment.from_string(TEMPLATE.read_text()).render(
+    page = (
+        _environment()
+        .from_string(TEMPLATE.read_text())
+        .render(
+            style=_read_style(),
+            about=about,
+            figures=figures,
+            headlines=_headlines(figures),
+            told=told,
+            original=figures.original and _as_sentence(describe_original(figures)),
+            pairs=[
+                (
+                    pair,
+                    [
+                        _thumbnail(items[place], answers.confidence[place])
+                        for place in pair.examples
+                    ],
+                )
+                for pair in figures.confused
+            ],
+            classes=worst_first(figures.classes),
+            refused=list(islice(figures.refused.items(), MOST_REFUSED)),
+            plots={"reliability": plots.svg(figure)},
+            ends=ends_of,
+            percent=_percent,
+        )
+    )
+    (folder / PAGE).write_text(page)
+
+
+def write_measured(folder: Path, about: Mapping[str, Any], found: Measured) -> None:
+    """Of a kind that has figures of its own."""
+    results = {**about, **found.as_dict()}
+    (folder / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    page = _environment().from_string(MEASURED.read_text())
+    headlines = [
+        Headline(
+            name, f"{100 * each.value:.1f}", "%", f"{100 * each.low:.1f} to {100 * each.high:.1f}"
+        )
+        for name, each in found.figures.items()
+    ]
+    content = page.render(
         style=_read_style(),
         about=about,
-        figures=figures,
-        headlines=_headlines(figures),
-        told=told,
-        original=figures.original and _as_sentence(describe_original(figures)),
-        pairs=[
-            (pair, [_thumbnail(items[place], answers.confidence[place]) for place in pair.examples])
-            for pair in figures.confused
-        ],
-        classes=worst_first(figures.classes),
-        refused=list(islice(figures.refused.items(), MOST_REFUSED)),
-        plots={"reliability": plots.svg(figure)},
-        ends=ends_of,
-        percent=lambda value, digits=1: f"{100 * value:.{digits}f} %",
+        found=found,
+        headlines=headlines,
+        first=next(iter(found.figures)),
+        classes=sorted(found.classes.items(), key=lambda each: each[1]),
+        refused=list(islice(found.refused.items(), MOST_REFUSED)),
+        percent=_percent,
     )
-    (folder / "report.html").write_text(page)
+    (folder / PAGE).write_text(content)
+
+
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+
+
+def _percent(value: float, digits: int = 1) -> str:
+    return f"{100 * value:.{digits}f} %"
 
 
 def _read_style() -> str:

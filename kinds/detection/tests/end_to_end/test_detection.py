@@ -49,7 +49,9 @@ def test_how_right_it_is_by_cocos_measure(with_detection: Project, tmp_path: Pat
     assert found["items"] == 4 and found["classes"].keys() == names
     # Some of what else it finds, of the same classes, counts against it.
     assert found["figures"]["mAP"]["value"] > 0.5
-    assert "mAP" in with_detection.made("eval", MODEL=MODEL)
+    output = with_detection.made("eval", MODEL=MODEL)
+    assert "mAP" in output and "report.html" in output
+    assert "evaluated" in with_detection.made("history", MODEL=MODEL)
 
 
 def test_boxes_are_those_of_torchvision(with_detection: Project, tmp_path: Path) -> None:
