@@ -3,9 +3,9 @@
     python -m benchmark.scale
 
 A picture takes so many milliseconds of a core: decoding, the network, the door. A server answers
-until its cores, one of the door's two processes, its network card or its GPU are busy; many servers
-answer as many times that. Prints the tables of docs/scale.md, and first how far the model lies from
-what was measured.
+until its cores, the door's processes of one kind, its network card or its GPU are busy; many
+servers answer as many times that. Prints the tables of docs/scale.md, and first how far the model
+lies from what was measured.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from bundle_door.settings import CORES_OF_ONE, MOST_PROCESSES
+
 # Milliseconds of a core, on two shared cores of an AMD EPYC with AVX-512 and BF16. Of
 # docs/benchmark.md: what the bare network answers a second, and what one picture at a time spends
 # beside the network.
 NETWORK = {"bf16": 2000 / 84.7, "int8": 2000 / 150}
 SMALL, LARGE = "500x375, 100 kB", "8.5 megapixels, 1 MB"
-BESIDE = {SMALL: 2.7 + 0.8 + 0.5}
+PREPROCESSING, POSTPROCESSING, BETWEEN = 2.7, 0.8, 0.5
+BESIDE = {SMALL: PREPROCESSING + POSTPROCESSING + BETWEEN}
 # Of the large picture in bf16, 48.3 a second: all but the network.
 BESIDE[LARGE] = 2000 / 48.3 - NETWORK["bf16"]
 BYTES = {SMALL: 1e5, LARGE: 1e6}
@@ -46,15 +49,25 @@ class Server:
     cores: int
     gpu: float = 0  # what its network answers a second; 0 without one
     network_gbits: float = 10
+    # Whether it decodes as well; how fast a GPU does that, is not in here.
+    dali: bool = False
+
+    @property
+    def processes(self) -> int:
+        """Of the HTTP service; and threads of Envoy."""
+        return max(1, min(self.cores // CORES_OF_ONE, MOST_PROCESSES))
 
     def limits(self, precision: str, size: str, protocol: str) -> dict[str, float]:
-        """Pictures a second until each is busy. With a GPU, there is no door."""
-        card = {"its network card": self.network_gbits * 1e9 / 8 / BYTES[size]}
-        if self.gpu:
-            return card | {"its cores": 1000 * self.cores / BESIDE[size], "its GPU": self.gpu}
-        work = NETWORK[precision] + BESIDE[size] + DOOR[protocol][size]
-        door = {"the door's busiest process": 1000 / BUSIEST[protocol][size]}
-        return card | door | {"its cores": 1000 * self.cores / work}
+        """Pictures a second until each is busy."""
+        beside = POSTPROCESSING + BETWEEN if self.dali else BESIDE[size]
+        network = 0 if self.gpu else NETWORK[precision]
+        work = network + beside + DOOR[protocol][size]
+        return {
+            "its network card": self.network_gbits * 1e9 / 8 / BYTES[size],
+            "the door's processes": 1000 * self.processes / BUSIEST[protocol][size],
+            "its cores": 1000 * self.cores / work,
+            **({"its GPU": self.gpu} if self.gpu else {}),
+        }
 
     def answers(self, precision: str, size: str, protocol: str) -> tuple[float, str]:
         limits = self.limits(precision, size, protocol)
@@ -122,6 +135,9 @@ def servers() -> str:
         f"16 cores and one {name}": Server(16, of_gpu(name), network_gbits=25)
         for name in PEAK_TFLOPS
     }
+    fast = of_gpu("H100")
+    kinds["32 cores and one H100"] = Server(32, fast, network_gbits=25)
+    kinds["16 cores and one H100, DALI"] = Server(16, fast, network_gbits=25, dali=True)
     rows = []
     for kind, server in kinds.items():
         for size in BYTES:

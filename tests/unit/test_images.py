@@ -1,0 +1,60 @@
+"""What this repository assumes of NVIDIA's images, held to what the workflow `images` has noted."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.project import ROOT
+
+NOTED = sorted((ROOT / "docker" / "images").glob("*.json"))
+DOCKERFILES = [*(ROOT / "docker").glob("*/gpu.Dockerfile")]
+ENTRYPOINT = ["/opt/nvidia/nvidia_entrypoint.sh"]
+
+
+def explain_mismatch(config: dict[str, Any], name: str) -> str | None:
+    environment = dict(each.split("=", 1) for each in config["Env"])
+    if config.get("User", "") not in ("", "root"):
+        return "pip installs as root while our layers are built"
+    if config["Entrypoint"] != ENTRYPOINT:
+        return "the banner of its entrypoint is looked over, and nothing else comes before CMD"
+    version = environment.get("TRT_VERSION", "")
+    if not name.endswith("-sdk.json") and not re.match(r"\d+\.\d+\.\d+", version):
+        return "plans are built and loaded by the version that TRT_VERSION names"
+    return None
+
+
+@pytest.mark.parametrize("noted", NOTED, ids=lambda noted: noted.stem)
+def test_what_is_noted_is_as_assumed(noted: Path) -> None:
+    platforms = json.loads(noted.read_text())
+    config = platforms.get("linux/amd64", platforms)["config"]
+    assert explain_mismatch(config, noted.name) is None
+
+
+def test_versions_of_tensorrt_are_one() -> None:
+    """A plan is loaded by the version that built it alone."""
+    texts = [noted.read_text() for noted in NOTED if "sdk" not in noted.name]
+    versions = {
+        found for text in texts for found in re.findall(r"TRT_VERSION=(\d+\.\d+\.\d+)", text)
+    }
+    assert len(versions) <= 1
+
+
+def test_what_is_not_as_assumed_is_named() -> None:
+    good = {"Env": ["PATH=/bin", "TRT_VERSION=11.1.0.106"], "Entrypoint": ENTRYPOINT}
+    assert explain_mismatch(good, "a.json") is None
+    assert "TRT_VERSION" in (explain_mismatch({**good, "Env": []}, "a.json") or "")
+    assert explain_mismatch({**good, "Env": []}, "a-py3-sdk.json") is None
+    assert "root" in (explain_mismatch({**good, "User": "1000"}, "a.json") or "")
+    assert "entrypoint" in (explain_mismatch({**good, "Entrypoint": None}, "a.json") or "")
+
+
+def test_the_workflow_asks_for_the_images_that_are_used() -> None:
+    used = {re.search(r"nvcr\.io/nvidia/(\S+)", file.read_text()) for file in DOCKERFILES}
+    workflow = (ROOT / ".github" / "workflows" / "images.yml").read_text()
+    for found in used:
+        assert found and found[1].replace("${TRITON_TAG}", '"$tag"') in workflow
