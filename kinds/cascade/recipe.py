@@ -142,7 +142,7 @@ class Cascade(OfPictures):
     def export(self, settings: Settings, engine: Engine) -> Export:
         weights = str(settings.value(self.setting)) if self.setting else self.weights
         arch = self.source.removeprefix("torchvision/")
-        spec = Torchvision(arch, weights, engine.export)
+        spec = Torchvision(arch, weights, engine.export, setting=self.setting or "WEIGHTS")
         return Export(EXPORT, as_words(spec), spec, self.setting not in settings.given)
 
     def computes_in(self, settings: Settings) -> str:

@@ -45,6 +45,7 @@ class Torchvision:
     samples: Path | None = None  # photos for the check
     pre: Path | None = None  # a program of the user's own that prepares the pictures
     packages: str | None = None  # the folder with those that it imports
+    setting: str = "WEIGHTS"  # that names the weights
 
     @property
     def is_untrained(self) -> bool:
@@ -55,6 +56,19 @@ class Torchvision:
         """Whether the weights are a keyword, not a file."""
         return self.weights in ("default", "random")
 
+    @property
+    def ways_out(self) -> str:
+        """Where the weights cannot be had."""
+        if self.setting != "WEIGHTS":
+            return (
+                f"give a file ({self.setting}={self.arch}.pth or .safetensors), or try it "
+                f"untrained ({self.setting}=random)"
+            )
+        return (
+            "give a file (WEIGHTS=resnet50.pth or .safetensors), or try a small network that "
+            "comes with the project (ARCH=drawn)"
+        )
+
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
         weights: dict[str, str] = {"source": self.weights}
         if not self.is_keyword:
@@ -63,7 +77,7 @@ class Torchvision:
             if not weights:
                 raise UserError(
                     f"there is no weights file at {path}",
-                    "give WEIGHTS= a .pth or .safetensors file, 'default' or 'random'",
+                    f"give {self.setting}= a .pth or .safetensors file, 'default' or 'random'",
                 )
         own = {"labels": of_labels(self.labels, before)} if self.labels else {}
         if self.pre:

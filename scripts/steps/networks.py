@@ -135,7 +135,7 @@ def _of_torchvision(wanted: Torchvision) -> Network:
     if wanted.weights == "default":
         entry = published.DEFAULT
         module = models.get_model(wanted.arch, weights=None)
-        module.load_state_dict(download_weights(wanted.arch, entry, WAYS_OUT))
+        module.load_state_dict(download_weights(wanted.arch, entry, wanted.ways_out))
         origin = {"source": f"torchvision {entry}", "url": entry.url}
         if len(labels) != len(published.DEFAULT.meta["categories"]):
             raise UserError(
@@ -165,12 +165,6 @@ def _of_torchvision(wanted: Torchvision) -> Network:
     )
 
 
-WAYS_OUT = (
-    "give a file (WEIGHTS=resnet50.pth or .safetensors), or try a small network that "
-    "comes with the project (ARCH=drawn)"
-)
-
-
 def download_weights(arch: str, entry: Any, ways_out: str) -> dict[str, torch.Tensor]:
     """The weights that torchvision publishes."""
     try:
@@ -190,7 +184,8 @@ def _from_file(
     path = Path(wanted.weights)
     digest = files.sha256(path)
     module = torchvision.models.get_model(wanted.arch, weights=None, num_classes=classes)
-    fill_weights(module, read_state(path), f"{wanted.arch} with {classes} classes", path, ITS_ARCH)
+    remedy = ITS_ARCH if wanted.setting == "WEIGHTS" else MADE_THERE
+    fill_weights(module, read_state(path), f"{wanted.arch} with {classes} classes", path, remedy)
     return module, _recipe_of(digest, published), {"source": path.name, "sha256": digest}
 
 

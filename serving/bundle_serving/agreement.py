@@ -50,7 +50,7 @@ class Agreement:
 
     def __str__(self) -> str:
         return (
-            f"top-1 equal on {self.top1_equal} of {self.pictures} pictures, "
+            f"top-1 equal on {self.top1_equal} of {self.pictures}, "
             f"probabilities within {self.max_difference:.2g}"
         )
 

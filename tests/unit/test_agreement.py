@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bundle_serving.agreement import Bound, of_answers
+from bundle_serving.agreement import Bound, compare, of_answers
 from bundle_serving.infer import Answer
 
 BOUND = Bound(0.05)
@@ -51,3 +51,8 @@ def test_one_of_many_may_differ_where_the_bound_says_so() -> None:
 
 def test_nothing_was_asked() -> None:
     assert of_answers([], []).within(BOUND)
+
+
+def test_what_it_says_is_true_of_texts_and_sounds_too() -> None:
+    scores = np.array([[0.0, 5.0], [5.0, 0.0]], np.float32)
+    assert str(compare(scores, scores)) == "top-1 equal on 2 of 2, probabilities within 0"

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from scripts.artefacts.manifest import Torchvision
 from scripts.artefacts.workspace import Workspace
+from scripts.base.errors import UserError
 from scripts.recipes import pipelines
+from scripts.recipes.layout import CPU
 from scripts.settings.settings import DEFAULTS, Settings
 
 
@@ -13,3 +18,15 @@ def test_its_plan_takes_the_shapes_that_the_recipe_says(tmp_path: Path) -> None:
     recipe = pipelines.find_pipeline("cascade").recipe
     shapes = recipe.shapes(Workspace(tmp_path), Settings(DEFAULTS))  # which it does not ask
     assert shapes["minShapes"] == "input:1x3x224x224"
+
+
+def test_where_its_weights_are_not_its_own_setting_is_advised(tmp_path: Path) -> None:
+    recipe = pipelines.find_pipeline("cascade").recipe
+    settings = Settings(DEFAULTS | {"CASCADE": str(tmp_path / "none.pth")})
+    export = recipe.export(settings, CPU)
+    assert export and "--setting=CASCADE" in export.words
+    with pytest.raises(UserError, match="no weights file") as refused:
+        export.spec.identity()
+    assert refused.value.remedy.startswith("give CASCADE=")
+    assert "CASCADE=random" in Torchvision("mobilenet_v2", setting="CASCADE").ways_out
+    assert "ARCH=drawn" in Torchvision().ways_out
