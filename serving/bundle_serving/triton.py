@@ -17,6 +17,7 @@ import numpy as np
 import triton_python_backend_utils as pb
 
 from bundle_serving.cores import VARIABLE, Cores
+from bundle_serving.log_lines import log
 from bundle_serving.repeated import may_be_repeated
 from bundle_serving.step_reports import PartReports
 
@@ -98,6 +99,8 @@ def compile_for_gpus(compute: Callable[[Any], Any]) -> None:
     for number in range(cupy.cuda.runtime.getDeviceCount()):
         with cupy.cuda.Device(number):
             compute(cupy.zeros((1, 1), cupy.float32))
+            # Whose it is: NVIDIA's image may have one of its own.
+            log("postprocessing", f"scores on GPU {number} by {cupy.__file__}")
 
 
 def answer(

@@ -4,6 +4,8 @@
 
 The report is build/proof/<time>/proof.md, with the same data in proof.json. It contains no host
 names and no paths, so that it can be attached to an issue. The running server is left alone.
+
+Exit 0 if all that applies to this machine is confirmed, otherwise 1.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from scripts.base import console, files
 from scripts.base.paths import ROOT
 from scripts.measuring import proof
 
+SAID = {True: "confirmed", False: "not confirmed", None: "does not apply"}
+
 
 def main() -> int:
     folder = ROOT / "build" / "proof" / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
@@ -22,6 +26,6 @@ def main() -> int:
     files.write(folder / "proof.json", json.dumps(found, indent=2) + "\n")
     files.write(folder / "proof.md", proof.as_markdown(found))
     for row in found["rows"]:
-        console.note(f"{'confirmed' if row['confirmed'] else 'not confirmed'}: {row['claim']}")
+        console.note(f"{SAID[row['confirmed']]}: {row['claim']}")
     console.note(f"report: {(folder / 'proof.md').relative_to(ROOT)}")
-    return 0
+    return int(proof.failed(found))
