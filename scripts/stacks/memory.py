@@ -5,6 +5,7 @@ The numbers are estimates, on the safe side of what `make torture` measures.
 
 from __future__ import annotations
 
+from bundle_door.settings import PROCESSES, count_processes
 from scripts.recipes.layout import CPU, Share, in_one_step
 from scripts.settings.settings import Settings
 
@@ -14,6 +15,8 @@ AT_REST_MB = 1500
 NETWORK_MB = 150
 # Envoy's largest heap, and the bodies that the HTTP service takes, joined once.
 DOOR_MB = 512 + 2 * 256
+# Each further process of the HTTP service.
+PROCESS_MB = 100
 # The same bodies as Triton has them, and as they lie in the shared memory of its processes.
 IN_HAND_MB = 2 * 512
 # A process decodes one large picture at a time, which takes so much a pixel; and small ones.
@@ -24,11 +27,13 @@ def limit_mb(settings: Settings) -> int:
     decoding = BYTES_A_PIXEL * settings.max_megapixels + SMALL_MB
     one_step = in_one_step(settings.steps, CPU)
     decoders = (Share.network if one_step else Share.preprocessing)(settings).instances
+    processes = count_processes(settings[PROCESSES])
     remembering = Share.network(settings).instances + (0 if one_step else decoders)
     return round(
         AT_REST_MB
         + remembering * (settings.cache_mb or 0)
         + DOOR_MB
+        + (processes - 1) * PROCESS_MB
         + IN_HAND_MB
         + decoders * decoding
         + Share.network(settings).instances * NETWORK_MB

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import re
 import signal
 import sys
@@ -21,6 +22,7 @@ from pathlib import Path
 from bundle_door.front import envoy_process
 from bundle_door.front.envoy import Config, action, extension, pipe, seconds, threshold
 from bundle_door.limits import Limits
+from bundle_door.settings import PROCESSES, count_processes
 from bundle_serving import local_http, relayed, sockets
 
 PORTS = {relayed.HTTP: 8000, relayed.GRPC: 8001, relayed.METRICS: 8002}
@@ -110,8 +112,10 @@ async def serve(shared: Path, run_dir: Path) -> int:
         async for line in lines:
             sys.stdout.buffer.write(line)
 
-    config = build_config(shared, folder)
-    async with envoy_process.running(config, run_dir / "envoy.yaml", folder, show) as ended:
+    config, file = build_config(shared, folder), run_dir / "envoy.yaml"
+    # As many as the door behind it has.
+    threads = count_processes(os.environ.get(PROCESSES, ""))
+    async with envoy_process.running(config, file, folder, show, threads) as ended:
         stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait((ended, stopping), return_when=asyncio.FIRST_COMPLETED)
         if not stop.is_set():
