@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 import shutil
 import sys
@@ -89,11 +90,15 @@ def take_page(tab: Tab, project: Project) -> None:
     tab.look(*SCREEN)
     tab.open(f"http://{project.http}/")
     tab.until("!document.getElementById('pipeline').disabled")
-    for _ in range(3):  # the first ones warm up the browser
+    least = math.inf
+    for _ in range(20):  # the first ones warm up the browser, and others are met by other work
         tab.run("document.getElementById('forget').click()")
         tab.drop(project.path / "build" / "mug.jpg")
         tab.until("document.querySelectorAll('.copies').length")
-    keep(tab, PICTURES / "page.png")
+        took = float(tab.text(".where summary").split()[0])
+        if took < least:
+            least = took
+            keep(tab, PICTURES / "page.png")
 
 
 def take_side_by_side(tab: Tab, project: Project) -> None:

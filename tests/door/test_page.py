@@ -130,7 +130,7 @@ def test_a_dropped_picture_is_asked_of_both_versions(tab: Tab, tmp_path: Path) -
     assert tab.text("#tally") == "same 1 · differs 0"
     assert tab.text(".labels li").split("\n") == ["high", "100.0 %"]
     # Untrained weights are told once.
-    assert tab.text(".answer .facts") == (f"mobilenet_v2, weights random · in the API: {PIPELINE}")
+    assert tab.text(".answer .facts") == "mobilenet_v2, weights random"
     assert str(tab.run("document.body.innerText")).lower().count("untrained") == 1
     assert "candidate, 10%" in tab.text(".answer:nth-of-type(2) .facts")
     assert tab.console == []
@@ -412,7 +412,10 @@ def test_a_file_that_is_no_picture_is_no_fault_of_the_servers(tab: Tab, tmp_path
 
 def test_the_classes_stand_below_the_question(tab: Tab) -> None:
     choose(tab, PIPELINE)
-    assert tab.text("#classes") == "ImageNet knows 3 classes: low, middling, high"
+    known = "ImageNet knows 3 classes: low, middling, high"
+    assert tab.text("#classes") == f"{known} · in the API: {PIPELINE}"
+    choose(tab, "detection")
+    assert tab.text("#classes") == ""
 
 
 def test_the_main_pipeline_comes_first_then_networks_of_the_users(tab: Tab) -> None:

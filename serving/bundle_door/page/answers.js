@@ -93,8 +93,7 @@ function facts(pipeline) {
   if (pipeline.candidate) made.append(element("span", { className: "badge" }, `candidate, ${pipeline.share ?? 0}%`), " ");
   const networks = pipeline.networks.map(each =>
     [each.name, each.weights && `weights ${each.weights}`].filter(Boolean).join(", "));
-  const known = pipeline.candidate || pipeline.title.toLowerCase().replaceAll(" ", "_") === pipeline.model;
-  made.append([...networks, ...(known ? [] : [`in the API: ${pipeline.model}`])].join(" · "));
+  made.append(networks.join(" · ") || pipeline.model);
   return made;
 }
 

@@ -79,13 +79,18 @@ function offerBeside(value = "", kept = null) {
   fill(byId("beside"), others, kept ?? (candidate && !known ? candidate.model : value), [new Option("nothing", "")]);
   byId("beside-label").hidden = !others.length;
   askWith(mediumOf(now), QUESTIONS[now?.kind]);
-  const { count: classes, first } = now?.classes ?? { count: 0 };
-  byId("classes").textContent = classes ? `${now.title} knows ${classes.toLocaleString()} classes: ${first.map(plain).join(", ")}${classes > first.length ? " …" : ""}` : "";
+  byId("classes").textContent = now ? [knownBy(now), calledInApi(now)].filter(Boolean).join(" · ") : "";
   const untrained = [...new Set([now, beside()].filter(each => each?.untrained).map(each => each.title))];
   byId("untrained").hidden = !untrained.length;
   byId("untrained").textContent =
     `Untrained weights: the answers of ${untrained.join(" and ")} mean nothing. They were not trained, or on something else.`;
 }
+
+function knownBy({ title, classes: { count: classes, first } }) {
+  return classes && `${title} knows ${classes.toLocaleString()} classes: ${first.map(plain).join(", ")}${classes > first.length ? " …" : ""}`;
+}
+
+const calledInApi = ({ title, model }) => title.toLowerCase().replaceAll(" ", "_") === model ? "" : `in the API: ${model}`;
 
 function askWith(medium, question = medium.title) {
   byId("ask-title").textContent = question;
