@@ -19,6 +19,7 @@ from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU, Layout
 from scripts.repository import live
 from scripts.repository.archive import Version
+from scripts.rollout.labelled import Contest
 from scripts.rollout.rollout import Up
 from scripts.server import engines, extra
 from scripts.server.layouts import lay_out, layout
@@ -74,10 +75,12 @@ class Swarm:
     def go_back(self, server: State) -> None:
         self._stack.go_back(server)
 
-    def make_switch(self, running: Up, new: Version, answers: Sequence[Answer]) -> FleetSwitch:
+    def make_switch(
+        self, running: Up, new: Version, answers: Sequence[Answer], contest: Contest | None
+    ) -> FleetSwitch:
         proofs.write(new, answers)
         fleet = Fleet(self._stack, running.server, running.version, new, running.shared)
-        return FleetSwitch(fleet, running, answers)
+        return FleetSwitch(fleet, running, answers, contest)
 
     def show(self) -> None:
         tasks = (*self._stack.servers(), *self._stack.tasks(BALANCER))

@@ -12,18 +12,21 @@ from bundle_serving.infer import Answer
 from extensions.swarm.fleet import Fleet
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
+from scripts.rollout.labelled import Contest
 from scripts.rollout.rollout import (
     CANARY_TIMES,
     Refused,
     Up,
     ask_version,
     compare_answers,
+    compare_labelled,
     gists,
     judge,
     watch,
 )
 from scripts.rollout.stream import Stream
 from scripts.rollout.verdict import Figures, Seen
+from scripts.server.evaluating import Answered
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class FleetSwitch:
     running: Up
     # What the new version answered where it was compared with PyTorch's answers.
     answers: Sequence[Answer]
+    contest: Contest | None = None  # on labelled data
 
     @property
     def old(self) -> Version:
@@ -53,8 +57,10 @@ class FleetSwitch:
             proved = self.answers[: len(stream.questions)]
             compare_answers(gists(old, live), gists(new, proved), new, least)
         before = watch(stream, seconds, f"version {old.number} alone, for comparison")
+        labelled = self.contest.ask(old, new.pipeline.ensemble) if self.contest else None
         if canary:
-            self._try_out(stream, canary)
+            self._try_out(stream, canary, labelled)
+            labelled = None
         mark, began, usual = (
             stream.mark(),
             time.monotonic(),
@@ -62,6 +68,8 @@ class FleetSwitch:
         )
         came, after = set[str](), before
         for server in self.fleet.replace_each():
+            if not came:
+                self._judge_labelled(labelled, server)
             came.add(server)
             others = self.fleet.servers[old.number]
             # Beside the others it is compared with them; at the end, with what was before.
@@ -86,11 +94,17 @@ class FleetSwitch:
     def back(self, failing: bool = False) -> None:
         self.fleet.back(failing)
 
-    def _try_out(self, stream: Stream, canary: float) -> None:
+    def _judge_labelled(self, live: Answered | None, server: str) -> None:
+        if self.contest and live:
+            model = self.new.pipeline.ensemble
+            compare_labelled(self.contest, live, self.running, self.new, model, server)
+
+    def _try_out(self, stream: Stream, canary: float, labelled: Answered | None) -> None:
         """Some servers with the new version, which are compared with the others."""
         seconds, new = self.running.settings.watch_seconds, self.fleet.new
         self.fleet.start_beside(canary)
         servers = self.fleet.servers
+        self._judge_labelled(labelled, servers[new.number][0])
         stream.servers, stream.share = servers, canary / 100
         stream.candidate = (new.pipeline.ensemble, new.number)
         count, every = len(servers[new.number]), sum(map(len, servers.values()))

@@ -19,7 +19,6 @@ from scripts.stacks.state import State
 
 NOT_PROVED = "not proved: how right it is on labelled data of yours (EVAL=folder, docs/eval.md)"
 NOT_OF_ITS_KIND = "not proved: how right it is (compare make eval before and after)"
-NOT_ON_A_SWARM = "not proved: how right it is, which a swarm's servers are not asked (make eval)"
 
 
 @dataclass(frozen=True)
@@ -42,9 +41,10 @@ class Contest:
         """Whatever is wrong with the data is said before anything is touched."""
         return cls(server, path, *(evaluating.read_data(each, path) for each in (old, new)))
 
-    def ask(self, version: Version, model: str) -> Answered:
-        """The live one before the other is there: of a client's requests it might get a share."""
-        return evaluating.ask_all(self.server, version, model, self.old.items)
+    def ask(self, version: Version, model: str, only: str = "") -> Answered:
+        """The live one before the other is there: of a client's requests it might get a share.
+        `only`: of many servers, this one."""
+        return evaluating.ask_all(self.server, version, model, self.old.items, only)
 
     def judge(self, live: Answered, candidate: Answered, most_drop: float) -> Verdict:
         """What only one of them can read, the other has wrong; what neither can, says nothing."""
@@ -84,12 +84,10 @@ def judge_pair(
     return Verdict(f"{what}: {'better' if found == 'better' else f'equal, within {allowed}'}", "")
 
 
-def why_unproved(path: Path | None, new: Version, is_of_many: bool) -> str:
+def why_unproved(path: Path | None, new: Version) -> str:
     """Empty if labelled data can judge it."""
     if path is None:
         return NOT_PROVED
-    if is_of_many:
-        return NOT_ON_A_SWARM
     made = new.workspace
     apart = made.onnx.is_dir() and new.pipeline.recipe.read_apart(path, made)
     return NOT_OF_ITS_KIND if apart else ""

@@ -130,7 +130,7 @@ def switch_to(
     up_now.shared.record(history.BEGINS, target, how)
     switch: Switching
     if many:
-        switch = many.make_switch(up_now, new, answers)
+        switch = many.make_switch(up_now, new, answers, contest)
     else:
         switch = InPlace(up_now.control, layout.engine, old, new, up_now.shared, up_now, contest)
     stream = Stream(up_now.server.http, recipe.ensemble, questions, recipe.gist, serves=old.number)
@@ -156,7 +156,7 @@ def switch_to(
 
 def _prepare_contest(up_now: Up, new: Version) -> Contest | None:
     path = evaluations.find_data(new.pipeline)
-    if why := why_unproved(path, new, up_now.stack.many is not None):
+    if why := why_unproved(path, new):
         console.note(why)
     return None if why or not path else Contest.prepare(up_now.server, path, up_now.version, new)
 
@@ -185,7 +185,7 @@ class InPlace(Switch):
             answers = ask_version(self.running, self.candidate, self.new, stream.questions)
             compare_answers(gists(self.old, asked), gists(self.new, answers), self.new, least)
         if self.contest and labelled:
-            self._compare_labelled(self.contest, labelled)
+            compare_labelled(self.contest, labelled, self.running, self.new, self.candidate)
 
         stream.candidate, stream.share = (self.candidate, new), (canary or 50) / 100
         seconds_beside = seconds * CANARY_TIMES if canary else seconds
@@ -202,13 +202,17 @@ class InPlace(Switch):
         took = f"loaded in {loaded:.1f} s, switched in {switched:.2f} s"
         return f"{took}, p99 {before.p99:.0f} -> {after.p99:.0f} ms"
 
-    def _compare_labelled(self, contest: Contest, live: Answered) -> None:
-        candidate = contest.ask(self.new, self.candidate)
-        contest.note(self.new, candidate, self.shared)
-        verdict = contest.judge(live, candidate, self.running.settings.max_drop)
-        if verdict.objection:
-            raise Refused(self.new.number, verdict.objection, f"{STAYS}; {ANYWAY}")
-        console.note(verdict.what)
+
+def compare_labelled(
+    contest: Contest, live: Answered, running: Up, new: Version, model: str, only: str = ""
+) -> None:
+    """`model`: what the new version is called; `only`: of many servers, the one that has it."""
+    candidate = contest.ask(new, model, only)
+    contest.note(new, candidate, running.shared)
+    verdict = contest.judge(live, candidate, running.settings.max_drop)
+    if verdict.objection:
+        raise Refused(new.number, verdict.objection, f"{STAYS}; {ANYWAY}")
+    console.note(verdict.what)
 
 
 def judge(

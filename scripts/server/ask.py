@@ -29,7 +29,8 @@ def uncounted_client(address: Address, model: str) -> Client:
     from bundle_client import Client
 
     client = Client(**read_known(address), model=model)
-    client.server = replace(client.server, headers=tuple(address.uncounted_headers.items()))
+    headers = address.uncounted_headers | address.server_header
+    client.server = replace(client.server, headers=tuple(headers.items()))
     return client
 
 

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -94,7 +94,12 @@ class Run(Generic[T]):
 
 
 def run(
-    server: State, version: Version, model: str, items: Sequence[Item], ask_one: Ask[T]
+    server: State,
+    version: Version,
+    model: str,
+    items: Sequence[Item],
+    ask_one: Ask[T],
+    only: str = "",
 ) -> Run[T]:
     """Several at once. An item that cannot be read is noted; any other fault ends it."""
     from bundle_client import ClientError, PictureRefused, SoundRefused, SourceError, TextRefused
@@ -113,7 +118,8 @@ def run(
     answers, ms, refused = list[T | None](), np.zeros(len(items)), dict[int, str]()
     what = f"asking {version.title or model} about {len(items):,} items, {TOGETHER} at a time"
     began = time.monotonic()
-    with ask.uncounted_client(server.http, model) as client, console.waiting(what) as waiting:
+    address = replace(server.http, server=only)
+    with ask.uncounted_client(address, model) as client, console.waiting(what) as waiting:
         asked = Asked(side, client, model)
         pool = ThreadPoolExecutor(TOGETHER)
         try:
@@ -130,8 +136,11 @@ def run(
     return Run(answers, ms, time.monotonic() - began, refused)
 
 
-def ask_all(server: State, version: Version, model: str, items: Sequence[Item]) -> Answered:
-    found = run(server, version, model, items, version.pipeline.recipe.guess)
+def ask_all(
+    server: State, version: Version, model: str, items: Sequence[Item], only: str = ""
+) -> Answered:
+    """`only`: of many servers, this one."""
+    found = run(server, version, model, items, version.pipeline.recipe.guess, only)
     likeliest, confidence = np.full((len(items), TOP), -1, np.int64), np.zeros(len(items))
     most = 1
     for place, labels in enumerate(found.answers):

@@ -30,7 +30,9 @@ class Many(Protocol):
     def go_back(self, server: State) -> None:
         """After a switch that was interrupted."""
 
-    def make_switch(self, running: Any, new: Version, answers: Sequence[Answer]) -> Any:
+    def make_switch(
+        self, running: Any, new: Version, answers: Sequence[Answer], contest: Any
+    ) -> Any:
         """A `scripts.rollout.rollout.Switching`."""
 
     def show(self) -> None:

@@ -52,7 +52,12 @@ class Address:
     @property
     def headers(self) -> dict[str, str]:
         key = {"authorization": f"Bearer {self.api_key}"} if self.api_key else {}
-        return key | ({SERVER_HEADER: self.server} if self.server else {})
+        return key | self.server_header
+
+    @property
+    def server_header(self) -> dict[str, str]:
+        """Of many servers, which one is meant."""
+        return {SERVER_HEADER: self.server} if self.server else {}
 
     @property
     def uncounted_headers(self) -> dict[str, str]:

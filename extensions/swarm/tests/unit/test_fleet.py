@@ -59,10 +59,39 @@ def well(version: int) -> Answer:
     return Answer(version, 0, 10.0, "cat")
 
 
-def turn(fleet: Servers, stream: Stream) -> str:
-    settings = SimpleNamespace(watch_seconds=0.01, max_p99_ratio=2)
-    up_now = cast(Up, SimpleNamespace(settings=settings))
-    return FleetSwitch(cast(Fleet, fleet), up_now, []).carry_out(stream, None, 0)
+def turn(fleet: Servers, stream: Stream, contest: Any = None) -> str:
+    settings = SimpleNamespace(watch_seconds=0.01, max_p99_ratio=2, max_drop=1)
+    up_now = cast(Up, SimpleNamespace(settings=settings, shared=None))
+    return FleetSwitch(cast(Fleet, fleet), up_now, [], contest).carry_out(stream, None, 0)
+
+
+class Labels:
+    """Labelled data, and what it says against the new version."""
+
+    def __init__(self, objection: str) -> None:
+        self.asked: list[tuple[int, str]] = []
+        self._objection = objection
+
+    def ask(self, version: Any, model: str, only: str = "") -> str:
+        self.asked.append((version.number, only))
+        return f"version {version.number}"
+
+    def note(self, *_: object) -> None:
+        pass
+
+    def judge(self, live: str, candidate: str, most_drop: float) -> Any:
+        assert (live, candidate) == ("version 1", "version 2")
+        return SimpleNamespace(objection=self._objection, what="equal")
+
+
+def test_the_first_is_judged_by_labelled_data() -> None:
+    fleet, contest = Servers(), Labels("it lost wrens")
+    with pytest.raises(Refused, match="it lost wrens"):
+        turn(fleet, Asked(well), contest)
+    assert len(fleet.servers[NEW]) == 1 and not fleet.turned
+    fleet, contest = Servers(), Labels("")
+    assert "all servers" in turn(fleet, Asked(well), contest)
+    assert contest.asked == [(OLD, ""), (NEW, f"new {SERVERS[0]}")]
 
 
 def test_each_is_judged_and_then_all_are_live() -> None:
