@@ -86,6 +86,7 @@ def main() -> int:
     plan = QUICK if options.quick else replace(FULL, seconds=60 * options.minutes)
     asked = choose_contenders(options.only)
     with our_server() as server, lock.one_at_a_time():
+        contenders.find_recipe(find_served_version())
         ours = [contenders.bundle(way, server) for way in WAYS if way in (OURS, *asked)]
         with others(asked, options.draft) as up:
             pictures = photos.read_or_draw(options.images)

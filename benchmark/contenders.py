@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from bundle_serving.health import PICTURE
 from bundle_serving.openvino_engine import Engine
 from bundle_serving.pictures import Transform, to_pixels
 from bundle_serving.scores import softmax
+from kinds.image.recipe import Image
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.ports import free_ports
@@ -138,11 +140,13 @@ def alone() -> Contender:
     """What no service can exceed on these cores: the bundle's own functions, called by the clients
     themselves, with a network of one thread a core; one at a time has one core."""
     version = find_served_version()
-    member = version.member("resnet50_onnx")
-    transform = Transform.load(version.member("preprocessing") / "transform.json")
+    transform = Transform.load(
+        version.member(find_recipe(version).models.preprocessing) / "transform.json"
+    )
+    network = find_network(version)
     engines: queue.LifoQueue[Engine] = queue.LifoQueue()
     for _ in range(len(os.sched_getaffinity(0))):
-        engines.put(Engine(member / CPU.file, version.precision, threads=1))
+        engines.put(Engine(network, version.precision, threads=1))
 
     def ask(picture: bytes) -> bytes:
         engine = engines.get()
@@ -191,7 +195,7 @@ def what_is_served(version: Version, workers: int, draft: bool) -> Setup:
     made = version.workspace
     transform = made.manifest.transform
     return Setup(
-        network=str(version.member("resnet50_onnx") / CPU.file),
+        network=str(find_network(version)),
         precision=made.decision["precision"],
         labels=labels_of(version),
         resize=transform["resize"],
@@ -199,6 +203,25 @@ def what_is_served(version: Version, workers: int, draft: bool) -> Setup:
         workers=workers,
         draft=draft,
     )
+
+
+def find_network(version: Version) -> Path:
+    return version.member(find_recipe(version).network_model(CPU)) / CPU.file
+
+
+def find_recipe(version: Version) -> Image:
+    """Of a network that others can serve too."""
+    recipe, name = version.pipeline.recipe, version.pipeline.ensemble
+    if not isinstance(recipe, Image):
+        raise UserError(
+            f"{name} is no classifier of pictures, which the others serve",
+            "choose another main pipeline: make up MAIN=…",
+        )
+    if recipe.pre or recipe.post:
+        raise UserError(
+            f"{name} has steps of its own, which the others lack", "measure it: make bench"
+        )
+    return recipe
 
 
 def labels_of(version: Version) -> list[str]:

@@ -26,6 +26,7 @@ from scripts.base.paths import PYTHON, REQUIREMENTS, ROOT
 
 NAME = "requirements.txt"
 LOCKED = "locked.txt"
+NOTED = ".for"  # which server, and of which content
 HERE = ROOT / "build" / "cache" / "packages"
 SERVERS = REQUIREMENTS / "locked" / "serve.txt"
 # Of Debian 12, which the server's image is made of.
@@ -36,6 +37,17 @@ OLDEST_GLIBC = 5
 def find_beside(file: Path) -> Path | None:
     path = file.with_name(NAME)
     return path if path.is_file() else None
+
+
+def copy(requirements: Path, to: Path) -> None:
+    """With the places of other files that it names as they are from there."""
+
+    def name_whole(found: re.Match[str]) -> str:
+        path = requirements.parent / found[2]
+        return f"{found[1]}{path if path.exists() else found[2]}"
+
+    text = re.sub(r"^(-[frc][ ]?|--[a-z-]+[ =])(\S+)", name_whole, _read(requirements), flags=re.M)
+    files.write(to, text)
 
 
 def folder_of(requirements: Path) -> Path:
@@ -49,17 +61,23 @@ def list_files(requirements: Path) -> dict[str, Path]:
     return {f"{PACKAGES}/{path.relative_to(folder)}": path for path in found}
 
 
-def prepare(requirements: Path, flavour: str) -> Path:
-    """The folder with all of them, for this flavour's server."""
+def prepare(requirements: Path, flavour: str, versions: Path | None = None) -> Path:
+    """The folder with all of them, for this flavour's server; taken from a version that has them,
+    such as one from a backup, or installed."""
     if flavour == "gpu":
         raise UserError(
             f"{requirements}: NVIDIA's server image takes no packages",
             "serve with FLAVOUR=cpu or FLAVOUR=local, or remove the file",
         )
-    target, fits = folder_of(requirements), "\n".join(_describe_server(flavour))
-    noted = target / ".for"
-    if noted.is_file() and noted.read_text() == fits:
-        return target
+    target = folder_of(requirements)
+    fits = "\n".join([target.name, *_describe_server(flavour)])
+    noted = target / NOTED
+    of_versions = versions.glob(f"[0-9]*/models/*/{PACKAGES}/{NOTED}") if versions else ()
+    for there in (noted, *of_versions):
+        if there.is_file() and there.read_text() == fits:
+            if there != noted:
+                files.link_tree(there.parent, target)
+            return target
     console.note(f"installing what {requirements} names, for the model alone …")
     with files.whole_folder(target) as draft, TemporaryDirectory() as scratch:
         locked = _choose(requirements, flavour, Path(scratch))
@@ -68,7 +86,7 @@ def prepare(requirements: Path, flavour: str) -> Path:
             options = ["--no-deps", "--require-hashes", "--target", str(draft)]
             options += [*_platform(flavour), *_find_options(requirements)]
             _pip(requirements, [*options, "-r", str(draft / LOCKED)])
-        files.write(draft / noted.name, fits)
+        files.write(draft / NOTED, fits)
     return target
 
 
@@ -115,7 +133,8 @@ def _platform(flavour: str) -> list[str]:
     """pip's options for what the server runs on: files that are built for it, or for any."""
     is_here = flavour == "local"
     python = sys.version_info[:2] if is_here else PYTHON_IN_IMAGE
-    glibc = int(platform.libc_ver()[1].split(".")[1]) if is_here else GLIBC_IN_IMAGE
+    here = int(platform.libc_ver()[1].split(".")[1])
+    glibc = min(here, GLIBC_IN_IMAGE) if is_here else GLIBC_IN_IMAGE
     machine = platform.machine()
     tags = [f"manylinux_2_{minor}_{machine}" for minor in range(glibc, OLDEST_GLIBC - 1, -1)]
     tags += [f"{name}_{machine}" for name in ("manylinux2014", "manylinux2010", "manylinux1")]

@@ -21,6 +21,7 @@ from scripts.artefacts.picture import mug
 from scripts.base import console
 from scripts.base.paths import ROOT
 from scripts.base.ports import free_ports
+from scripts.recipes import folders, pipelines
 from scripts.settings.settings import PORTS
 
 # Generated files, and what the flow does not need.
@@ -143,6 +144,8 @@ def _copy() -> Iterator[Copy]:
         ports = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
         own = {"FLAVOUR": "gpu", "REPOSITORY": "", "COMPOSE_PROJECT_NAME": path.name.lower()}
         own |= {"BIND": "127.0.0.1", "COLUMNS": "160"}
+        # What the user's recipes name is named from where they lie.
+        own |= {"OWN": str(folders.own().folder), "MAIN": pipelines.main_name()}
         project = Copy(path, os.environ | ports | own)
         try:
             yield project

@@ -24,7 +24,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes.layout import CPU, GPU, Engine, Layout, precision_of
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import live, model_folders, switches
+from scripts.repository import archive, live, model_folders, switches
 from scripts.server import judging
 from scripts.settings.settings import Settings
 from scripts.stacks import state
@@ -67,7 +67,7 @@ def make(
 def export(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace) -> bool:
     """Returns whether the pipeline has a network."""
     if needed := pipeline.recipe.requirements_file:
-        packages.prepare(needed, stack.flavour)
+        packages.prepare(needed, stack.flavour, archive.home(pipeline))
     export = pipeline.recipe.export(settings, engine_for(stack))
     if export:
         run = run_here if export.step.layers else stack.run_step

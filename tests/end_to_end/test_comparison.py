@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.networks import draw_network
 from tests.project import ASSETS, Project, error_lines, interrupt, picture, wait_until
 
 pytestmark = pytest.mark.long
@@ -45,6 +46,20 @@ def test_all_see_the_same_on_a_photo(project: Project, photo: str) -> None:
     assert all(each["images_per_second"]["median"] > 0 for each in found["results"])
     assert project.temporary_servers() == []
     project.made("status")  # the bundle's own was up before, and still is
+
+
+def test_a_network_of_ones_own(tmp_path: Path, photo: str) -> None:
+    draw_network(tmp_path / "birds.onnx")
+    settings = {"FLAVOUR": "local", "ARCH": "", "WEIGHTS": ""}
+    own = Project.copy(tmp_path / "own", **settings)
+    try:
+        own.made("up", FROM=str(tmp_path / "birds.onnx"), PRECISION="fp32", DECODE="full")
+        output = own.made("rivals", QUICK="1", IMAGES=photo, ONLY="fastapi,alone")
+        assert "birds" in output and "fastapi" in output
+        (line,) = error_lines(own.make("rivals", IMAGES=photo, ONLY="textbook").stderr)
+        assert "compare with the others" in line
+    finally:
+        own.end()
 
 
 def test_ctrl_c_leaves_nothing(project: Project, photo: str) -> None:

@@ -212,15 +212,14 @@ def postprocess(scores):
 """
 
 
-@pytest.mark.parametrize("steps", [pytest.param("3", marks=pytest.mark.long), "1"])
+@pytest.mark.long
+@pytest.mark.parametrize("steps", ["3", "1"])
 def test_steps_of_ones_own(fresh: Project, tmp_path: Path, steps: str) -> None:
     words = {"FROM": f"{tmp_path}/birds.onnx", "LABELS": f"{tmp_path}/birds.txt"}
     fresh.made("up", **words, STEPS=steps, NAME="usual")
     usual = int(ask_plainly(fresh, turned(picture()))["labels"][0]["index"])
-    (tmp_path / "pre.py").write_text(PRE)
+    write_steps(tmp_path)
     (tmp_path / "post.py").write_text(POST.replace("np.eye(10)", "np.eye(9)"))
-    write_wheel(tmp_path / "wheels", "robins", "1.0", "SONG = 'thirteen pixels wide'\n")
-    (tmp_path / "requirements.txt").write_text("--no-index\n-f wheels\nrobins\n")
     (line,) = error_lines(fresh.make("add-model", **words, NAME="own").stderr)
     assert "TRUST=1" in line
     (line,) = error_lines(fresh.make("add-model", **words, NAME="own", TRUST="1").stderr)
@@ -233,8 +232,36 @@ def test_steps_of_ones_own(fresh: Project, tmp_path: Path, steps: str) -> None:
     Image.new("RGB", (13, 20)).save(tmp_path / "thin.png")
     (line,) = error_lines(fresh.make("classify", MODEL="own", IMG=f"{tmp_path}/thin.png").stderr)
     assert "thirteen pixels wide" in line
-    (tmp_path / "pre.py").write_text(PRE.replace("flip", "mirror"))
+    (fresh.path / "own/networks/own/pre.py").write_text(PRE.replace("flip", "mirror"))
     assert "own version 2" in fresh.made("publish", MODEL="own")
+
+
+@pytest.mark.long
+def test_a_backup_has_ones_own_steps(fresh: Project, tmp_path: Path) -> None:
+    """And what they import: nothing of them is anywhere else by then."""
+    words = {"FROM": f"{tmp_path}/birds.onnx", "LABELS": f"{tmp_path}/birds.txt"}
+    write_steps(tmp_path)
+    fresh.made("up", **words, TRUST="1")
+    expected = ask_plainly(fresh, picture())["labels"]
+    saved = tmp_path / "saved.tar"
+    fresh.made("backup", TO=str(saved))
+    fresh.made("down")
+    for name in ("wheels", "pre.py", "post.py", "requirements.txt", "birds.onnx"):
+        (tmp_path / name).rename(tmp_path / f"gone {name}")
+    restored = Project.copy(tmp_path / "restored", FLAVOUR="local", ARCH="", WEIGHTS="", STEPS="")
+    try:
+        restored.made("restore", FROM=str(saved))
+        assert "installing" not in restored.made("up")
+        assert ask_plainly(restored, picture())["labels"] == expected
+    finally:
+        restored.end()
+
+
+def write_steps(folder: Path) -> None:
+    (folder / "pre.py").write_text(PRE)
+    (folder / "post.py").write_text(POST)
+    write_wheel(folder / "wheels", "robins", "1.0", "SONG = 'thirteen pixels wide'\n")
+    (folder / "requirements.txt").write_text("--no-index\n-f wheels\nrobins\n")
 
 
 def turned(file: bytes) -> bytes:

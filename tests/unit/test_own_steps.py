@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -98,10 +99,14 @@ def test_what_lies_beside_a_network_is_taken(
     with pytest.raises(UserError, match=r"pre.py and post.py beside .* would run"):
         adding.recipe_of("test_birds", words)
     monkeypatch.setenv("TRUST", "1")
-    recipe: Any = adding.recipe_of("test_birds", words)
-    assert recipe.path_beside(recipe.pre) == tmp_path / "pre.py"
-    assert recipe.path_beside(recipe.post) == tmp_path / "post.py"
-    assert folders.own().recipes  # nothing is written yet
+    copies = folders.own().networks / "test_birds"
+    try:
+        recipe: Any = adding.recipe_of("test_birds", words)
+        assert recipe.path_beside(recipe.pre) == copies / "pre.py"
+        assert (copies / "pre.py").read_text() == MIRROR
+        assert recipe.path_beside(recipe.post) == copies / "post.py"
+    finally:
+        shutil.rmtree(copies)
 
 
 def test_labels_in_another_order_are_refused_with_the_right_ones() -> None:

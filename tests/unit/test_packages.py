@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,20 @@ def test_what_it_names_is_locked_and_lies_in_a_folder_of_its_own(
     }
     beside.with_name("wheels").rename(beside.with_name("gone"))
     assert packages.prepare(beside, flavour) == folder  # as it was chosen before
+    kept = beside.with_name("versions") / "1" / "models" / "birds_onnx" / "packages"
+    shutil.copytree(folder, kept)
+    shutil.rmtree(folder)
+    assert packages.prepare(beside, flavour, beside.with_name("versions")) == folder
+    assert (folder / "robins.py").exists()
+
+
+def test_a_copy_names_the_same_places(beside: Path, tmp_path: Path) -> None:
+    beside.write_text("--find-links wheels\n-f none\n--no-index\nrobins==1.0  # -f wheels\n")
+    copy = tmp_path / "copies" / "requirements.txt"
+    packages.copy(beside, copy)
+    assert copy.read_text().splitlines() == [
+        *(f"--find-links {tmp_path}/wheels", "-f none", "--no-index", "robins==1.0  # -f wheels")
+    ]
 
 
 def test_what_the_server_has_is_not_installed_again(beside: Path) -> None:

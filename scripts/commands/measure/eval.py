@@ -120,7 +120,7 @@ def show(figures: Figures, told: list[str], what: str) -> None:
     tables.show("lrll", ("", "", "95% certain", ""), evaluation.figure_rows(figures))
     columns = ("items", "recall", "certain", "called so", "precision", "certain", "class")
     tables.show("rrrrrrl", columns, evaluation.class_rows(figures))
-    for line in evaluation.confused_lines(figures):
+    for line in evaluation.list_confused(figures):
         console.note(line)
     if figures.original:
         console.note(evaluation.describe_original(figures))

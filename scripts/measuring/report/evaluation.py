@@ -112,7 +112,7 @@ def warnings(figures: Figures, left_out: int, where: str) -> list[str]:
     return found
 
 
-def confused_lines(figures: Figures, most: int = 5) -> list[str]:
+def list_confused(figures: Figures, most: int = 5) -> list[str]:
     return [
         f"{each.truth} taken for {each.called}: {each.count} of {each.of}"
         for each in figures.confused[:most]

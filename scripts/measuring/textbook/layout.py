@@ -41,6 +41,9 @@ def lay_out(exported: Path, target: Path) -> None:
         pictures = draft / "preprocessing" / "1"
         (pictures / "recipe.json").write_text(json.dumps(manifest.transform))
         shutil.copy(VISION, pictures)
+        for config in draft.glob("*/config.pbtxt"):
+            classes = f"dims: [ {manifest.onnx['classes']} ]"
+            config.write_text(config.read_text().replace("dims: [ 1000 ]", classes))
         network = onnx.load(exported / "model.onnx")
         onnx.save(without_normalisation(network), draft / "resnet50" / "1" / "model.onnx")
 
@@ -50,7 +53,8 @@ def without_normalisation(network: onnx.ModelProto) -> onnx.ModelProto:
     if [node.op_type for node in first] != NORMALISATION:
         raise UserError(
             f"the exported graph begins with {', '.join(node.op_type for node in first)}",
-            f"the comparison can only remove {', '.join(NORMALISATION)}",
+            f"the textbook takes what can do without {', '.join(NORMALISATION)}; compare with the "
+            "others: make rivals ONLY=fastapi",
         )
     normalised = first[-1].output[0]
     rest = Extractor(network).extract_model([normalised], ["output"])

@@ -13,7 +13,7 @@ from scripts import bootstrap
 from scripts.artefacts import packages
 from scripts.artefacts.exporting import as_words
 from scripts.artefacts.step import Step
-from scripts.base import console, lock
+from scripts.base import console, files, lock
 from scripts.base.errors import UserError
 from scripts.recipes import folders
 from scripts.recipes.layout import CPU
@@ -35,7 +35,7 @@ TENSORFLOW = "310 MB to load, 1.3 GB of disk"
 def recipe_of(name: str, words: Mapping[str, str]) -> Recipe:
     """Of FROM, ONNX, ARCH, WEIGHTS, LABELS, …"""
     recipe = _find_recipe(name, words)
-    return _with_steps(recipe, words) if isinstance(recipe, Image) else recipe
+    return _with_steps(name, recipe, words) if isinstance(recipe, Image) else recipe
 
 
 def _find_recipe(name: str, words: Mapping[str, str]) -> Recipe:
@@ -51,26 +51,35 @@ def _find_recipe(name: str, words: Mapping[str, str]) -> Recipe:
     return custom.recipe(name, _import_source(name, source, given))
 
 
-def _with_steps(recipe: Image, words: Mapping[str, str]) -> Image:
-    """With the programs that lie beside what it was made of."""
+def _with_steps(name: str, recipe: Image, words: Mapping[str, str]) -> Image:
+    """With the programs that lie beside what it was made of: copies, if that is elsewhere than the
+    user's own folder, which is what backups have."""
     named = [words[word] for word in ("FROM", "ONNX", "WEIGHTS") if words.get(word)]
     path = Path(named[0] if named else "").expanduser().resolve()
     folder = path if path.is_dir() else path.parent
-    files = {key: folder / name for key, name in STEPS.items() if (folder / name).is_file()}
-    if not (named and path.exists() and files):
+    found = {key: folder / file for key, file in STEPS.items() if (folder / file).is_file()}
+    if not (named and path.exists() and found):
         return recipe
-    if not (folder.is_relative_to(folders.own().folder) or arguments.load().trust):
+    in_own = folder.is_relative_to(folders.own().folder)
+    if not (in_own or arguments.load().trust):
         raise UserError(
-            f"{' and '.join(each.name for each in files.values())} beside {path.name} would run in "
+            f"{' and '.join(each.name for each in found.values())} beside {path.name} would run in "
             "the server",
             f"if you trust whoever wrote it: TRUST=1; otherwise take {path.name} elsewhere",
         )
-    for each in files.values():
+    for each in found.values():
         console.note(f"with {each}, in the place of the usual step")
     if needed := packages.find_beside(path if path.is_file() else path / "network"):
-        files["requirements"] = needed
+        found["requirements"] = needed
+    if not in_own:
+        for key, each in found.items():
+            found[key] = folders.own().networks / name / each.name
+            if each == needed:
+                packages.copy(each, found[key])
+            else:
+                files.write_bytes(found[key], each.read_bytes())
     return recipe.model_copy(
-        update={key: custom.beside_recipes(each) for key, each in files.items()}
+        update={key: custom.beside_recipes(each) for key, each in found.items()}
     )
 
 

@@ -35,6 +35,8 @@ from scripts.repository.history import SHOWN
 from scripts.settings.settings import Settings
 from scripts.stacks import temporary
 from tests.end_to_end.test_drift import a_reference_outlives_the_server
+from tests.end_to_end.test_own_main import write_steps
+from tests.networks import draw_network
 from tests.plugin import require_docker
 from tests.project import Project, free_ports, picture, wait_until
 
@@ -364,6 +366,29 @@ def complaint(place: Place, url: str, **server: str) -> str:
         check.examine(parse(url), place.settings().replace_with(**server))
     assert time.monotonic() - began < MOST_S
     return f"{refused.value.cause}; {refused.value.remedy}"
+
+
+def test_a_network_of_ones_own_with_its_steps_and_packages(place: Place, tmp_path: Path) -> None:
+    """In a container, which reads them from S3."""
+    draw_network(tmp_path / "birds.onnx")
+    write_steps(tmp_path)
+    settings = {
+        "FLAVOUR": "cpu",
+        "REPOSITORY": place.url("birds"),
+        "S3_SERVER_CREDENTIALS": str(place.keys("server")),
+        "ARCH": "",
+        "WEIGHTS": "",
+    }
+    project = Project(place.project.path, place.project.settings | settings)
+    try:
+        project.made("up", FROM=f"{tmp_path}/birds.onnx", TRUST="1")
+        there = place.remote("birds").list("birds_onnx/")
+        assert "birds_onnx/1/packages/robins.py" in there
+        with Client(url=project.http) as client:
+            assert client.classify(picture()).labels[0].probability == 1
+        assert "is live" in project.made("history")
+    finally:
+        project.make("down")
 
 
 @pytest.mark.parametrize(
