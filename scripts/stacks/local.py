@@ -153,7 +153,8 @@ class LocalStack:
         elsewhere = place.find(self._settings)
         command += elsewhere.list_options() if elsewhere else ["--repository", live.REPOSITORY]
         environment = exposure.environment(self._settings)
-        environment |= {"CACHE_MB": self._settings["CACHE_MB"], "STATE_FOLDER": str(RUN)}
+        environment |= {name: self._settings[name] for name in ("CACHE_MB", "CORES")}
+        environment["STATE_FOLDER"] = str(RUN)
         mode = 0o640 if is_shared() else 0o600
         opener = partial(os.open, mode=mode)  # for what clients send is in it
         with open(log, "a", opener=opener) as file:  # which the door keeps short

@@ -27,7 +27,7 @@ def limit_mb(settings: Settings) -> int:
     decoding = BYTES_A_PIXEL * settings.max_megapixels + SMALL_MB
     one_step = in_one_step(settings.steps, CPU)
     decoders = (Share.network if one_step else Share.preprocessing)(settings).instances
-    processes = count_processes(settings[PROCESSES])
+    processes = count_processes(settings[PROCESSES], settings.cores)
     remembering = Share.network(settings).instances + (0 if one_step else decoders)
     return round(
         AT_REST_MB

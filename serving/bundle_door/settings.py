@@ -41,10 +41,11 @@ def read_count(text: str) -> int:
     return int(text)
 
 
-def count_processes(text: str) -> int:
-    """Of the HTTP service; by the machine's cores where that is not set."""
+def count_processes(text: str, cores: int = 0) -> int:
+    """Of the HTTP service; where that is not set, by the cores that are to be used."""
     if not text:
-        return max(1, min(len(os.sched_getaffinity(0)) // CORES_OF_ONE, MOST_PROCESSES))
+        cores = cores or int(os.environ.get("CORES") or len(os.sched_getaffinity(0)))
+        return max(1, min(cores // CORES_OF_ONE, MOST_PROCESSES))
     if read_count(text) > MOST_PROCESSES:
         raise ValueError
     return int(text)

@@ -23,6 +23,9 @@ def test_there_is_one_for_each_four_cores(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(cores))
     assert count_processes("") == processes
     assert count_processes("3") == 3
+    assert count_processes("", 12) == 3
+    monkeypatch.setenv("CORES", "20")  # to be used, of those that there are
+    assert count_processes("") == 5
     for wrong in ("0", "-1", "many", str(MOST_PROCESSES + 1)):
         with pytest.raises(ValueError):
             count_processes(wrong)
