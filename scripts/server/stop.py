@@ -1,8 +1,11 @@
-"""Stops everything that this project serves."""
+"""Stops everything that this project serves, and says what stays."""
 
 from __future__ import annotations
 
-from scripts.base import console, parts
+from scripts.base import console, disk, parts
+from scripts.base.paths import ROOT
+from scripts.recipes import pipelines
+from scripts.repository import archive
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 
@@ -20,3 +23,10 @@ def stop_server() -> None:
     console.note(f"{' and '.join(stopped)} server stopped" if stopped else "no server was running")
     for each in filter(None, beside):
         console.note(each)
+
+
+def describe_kept() -> str:
+    versions = sum(len(archive.numbers(pipeline)) for pipeline in pipelines.every())
+    count = f"{versions} version{'s' * (versions != 1)}"
+    size = disk.readable(disk.measure_occupied([ROOT / "build"]))
+    return f"kept: build/ with {count}, keys and caches ({size}); make prune shows them"

@@ -6,12 +6,11 @@ make down
 from __future__ import annotations
 
 from scripts.base import console, lock
-from scripts.server import kept
-from scripts.server.stop import stop_server
+from scripts.server import stop
 
 
 def main() -> int:
     with lock.one_at_a_time():
-        stop_server()
-        console.note(kept.summary())
+        stop.stop_server()
+        console.note(stop.describe_kept())
     return 0
