@@ -308,8 +308,10 @@ class Keeper:
         return True
 
     def _is_door(self, process: Process, number: int) -> bool:
-        marks = {"bundle_door", f"--run-dir={self._options.run_dir}", f"--process={number}"}
-        return marks <= {*process.arguments}
+        marks = {"bundle_door", f"--run-dir={self._options.run_dir}"}
+        first = "--process=0"  # also the one that an earlier release started
+        mark = next((each for each in process.arguments if each.startswith("--process=")), first)
+        return marks <= {*process.arguments} and mark == f"--process={number}"
 
     def _start_door(self, number: int) -> Child:
         ports = ("http_port", "grpc_port", "metrics_port")
