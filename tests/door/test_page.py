@@ -561,7 +561,12 @@ def test_it_fits_a_telephone(tab: Tab, tmp_path: Path) -> None:
     tab.look(width=360, height=700)
     tab.drop(pictures(tmp_path)[0])
     tab.until("document.querySelectorAll('.labels').length === 2")
-    assert tab.run("document.documentElement.scrollWidth") <= 360
+    for width in (360, 320):
+        tab.look(width=width, height=700)
+        assert tab.run("document.documentElement.scrollWidth") <= width
+        # What is chosen can be read to its end.
+        for select in ("#pipeline", "#beside"):
+            assert rectangle(tab, select)["width"] > width - 40
 
 
 def test_it_is_small_and_runs_nothing_from_elsewhere(page: Behind) -> None:
