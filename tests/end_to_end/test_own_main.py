@@ -136,6 +136,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alone]:
     (project.path / "own").mkdir()
     draw_network(project.path / "own" / "birds.onnx")
     (project.path / "own" / "birds.txt").write_text("".join(f"{label}\n" for label in LABELS))
+    (project.path / "own" / "post.py").write_text(POST)
     checkout = Alone(project, folder / "bin")
     try:
         yield checkout
@@ -146,7 +147,8 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alone]:
 @pytest.mark.long
 def test_docker_alone_takes_it_in_without_pytorch(alone: Alone) -> None:
     alone.up()
-    assert ask_plainly(alone.project, picture())["model"] == "birds"
+    answer = ask_plainly(alone.project, picture())
+    assert answer["model"] == "birds" and answer["labels"][0]["probability"] == 1
     said = alone.compose("logs", "--no-log-prefix").stdout
     assert "laid out: version 1: birds.onnx" in said and not OTHERS.search(said), said
     images = alone.run("docker", "images", "--format", "{{.Repository}}").stdout.split()
@@ -166,10 +168,12 @@ def test_one_container_takes_it_in_and_serves_it(alone: Alone, tmp_path: Path) -
     model.mkdir()
     draw_network(model / "birds.onnx")
     (model / "labels.txt").write_text("".join(f"{label}\n" for label in LABELS))
+    (model / "post.py").write_text(POST)
     for path in (model, *tmp_path.parents):
         path.chmod(path.stat().st_mode | 0o055)
     (port,) = free_ports(1)
     shut_in: dict[str, Any] = {
+        "environment": {"TRUST": "1"},  # for the program
         "volumes": [f"{model}:/model:ro"],
         "ports": {"8000/tcp": ("127.0.0.1", port)},
         "read_only": True,
@@ -181,7 +185,8 @@ def test_one_container_takes_it_in_and_serves_it(alone: Alone, tmp_path: Path) -
         address = f"http://127.0.0.1:{port}"
         wait_until(lambda: reason_not_to_trust(address, "birds") is None, "an answer")
         own = replace(alone.project, settings=alone.project.settings | {"HTTP_PORT": str(port)})
-        assert ask_plainly(own, picture())["model"] == "birds"
+        answer = ask_plainly(own, picture())
+        assert answer["model"] == "birds" and answer["labels"][0]["probability"] == 1
     finally:
         server.remove(force=True)
 

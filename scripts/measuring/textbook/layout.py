@@ -56,6 +56,7 @@ def without_normalisation(network: onnx.ModelProto) -> onnx.ModelProto:
             f"the textbook takes what can do without {', '.join(NORMALISATION)}; compare with the "
             "others: make rivals ONLY=fastapi",
         )
+    network = onnx.shape_inference.infer_shapes(network)  # which the user's own may lack
     normalised = first[-1].output[0]
     rest = Extractor(network).extract_model([normalised], ["output"])
     for node in rest.graph.node:
