@@ -108,7 +108,7 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in bound]
 
 
-def spent(keeper: psutil.Process) -> dict[str, float]:
+def sum_cpu_ms(keeper: psutil.Process) -> dict[str, float]:
     """Milliseconds of processor time so far."""
     found: dict[str, float] = defaultdict(float)
     for process in (keeper, *keeper.children(recursive=True)):
@@ -141,10 +141,10 @@ def main(argv: list[str] | None = None) -> int:
             for what, (body, headers) in bodies(options.size).items():
                 for count, (address, keeper) in servers.items():
                     question = Question(what, over_http(address, PATH, headers), [body])
-                    before = spent(keeper)
+                    before = sum_cpu_ms(keeper)
                     took = measure(question, options.concurrency, options.seconds)
                     rates[what, count].append(took.images_per_second)
-                    for name, now in spent(keeper).items():
+                    for name, now in sum_cpu_ms(keeper).items():
                         share = (now - before.get(name, 0)) / len(took.latencies)
                         costs[what, count][name].append(share)
     for (what, count), found in rates.items():

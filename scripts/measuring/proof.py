@@ -197,7 +197,7 @@ def find_line(sign: str, outcome: Outcome) -> str:
     return next((line for line in outcome.output if re.search(sign, line)), "").strip()
 
 
-def failed(proof: Mapping[str, Any]) -> bool:
+def has_failed(proof: Mapping[str, Any]) -> bool:
     """Whether anything that applies here is not confirmed."""
     return any(row["confirmed"] is False for row in proof["rows"])
 

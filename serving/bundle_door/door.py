@@ -232,10 +232,10 @@ def service_of(
     routes += [*of_drift(observed.drift, served.look), *of_totals(observed.totals)]
     routes += PageData(settings.run_dir, served, observed, load, settings.limits).routes()
 
-    return measured_service(settings, routes, load, observed, served, log)
+    return build_service(settings, routes, load, observed, served, log)
 
 
-def measured_service(
+def build_service(
     settings: Settings,
     routes: Sequence[Route],
     load: Load,

@@ -27,7 +27,7 @@ def test_a_row_is_confirmed_refuted_or_does_not_apply(
     assert verdict.confirmed is confirmed
     row = {"claim": verdict.claim, "confirmed": confirmed, "words": verdict.words}
     found = {"kind": "proof", "rows": [row], "versions": {}, "gpu": {}, "steps": []}
-    assert proof.failed(found) is (confirmed is False)
+    assert proof.has_failed(found) is (confirmed is False)
     assert f"| {proof.ANSWERS[confirmed]} |" in proof.as_markdown(found)
 
 

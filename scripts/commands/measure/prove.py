@@ -28,4 +28,4 @@ def main() -> int:
     for row in found["rows"]:
         console.note(f"{SAID[row['confirmed']]}: {row['claim']}")
     console.note(f"report: {(folder / 'proof.md').relative_to(ROOT)}")
-    return int(proof.failed(found))
+    return int(proof.has_failed(found))
