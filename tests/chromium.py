@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.browser import headless
+from tests.project import Patience
 
 PATIENCE_S = 120
 
@@ -43,11 +44,11 @@ class Tab:
             self._take(found)
 
     def _next(self) -> Any:
-        deadline = time.monotonic() + PATIENCE_S
+        patience = Patience(PATIENCE_S)
         while b"\0" not in self._read:
-            ready, _, _ = select.select([self.come], [], [], deadline - time.monotonic())
-            assert ready, "Chromium says nothing"
-            self._read += os.read(self.come, 1 << 20)
+            ready, _, _ = select.select([self.come], [], [], 1)
+            assert ready or not patience.is_over(), "Chromium says nothing"
+            self._read += os.read(self.come, 1 << 20) if ready else b""
         message, _, self._read = self._read.partition(b"\0")
         return json.loads(message)
 
@@ -73,8 +74,8 @@ class Tab:
 
     def until(self, script: str, seconds: float = PATIENCE_S) -> Any:
         """The expression's value, once it has one that is true."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        patience = Patience(seconds)
+        while not patience.is_over():
             if value := self.run(script):
                 return value
             time.sleep(0.05)  # between two looks
