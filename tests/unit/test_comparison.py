@@ -61,10 +61,12 @@ def test_the_textbook_gets_the_same_network_and_normalises_in_python(tmp_path: P
     opsets = [helper.make_opsetid("", 18)]
     model = onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=opsets))
     onnx.save(model, tmp_path / "model.onnx")
-    manifest = Manifest({"arch": "means"}, True, {"resize": 8, "crop": 8}, {}, {})
+    manifest = Manifest({"arch": "means"}, True, {"resize": 8, "crop": 8}, {"classes": 3}, {})
     (tmp_path / "manifest.json").write_text(manifest.dump())
 
     layout.lay_out(tmp_path, tmp_path / "repository")
+    config = tmp_path / "repository" / "ensemble_python_resnet50" / "config.pbtxt"
+    assert "dims: [ 3 ]" in config.read_text()
     (taken,) = onnx.load(tmp_path / "repository" / "resnet50" / "1" / "model.onnx").graph.input
     assert (taken.name, taken.type.tensor_type.elem_type) == ("input", TensorProto.FLOAT)
     beside = {path.name for path in (tmp_path / "repository" / "preprocessing" / "1").iterdir()}
