@@ -148,14 +148,19 @@ def test_one_that_is_killed_is_done_without(tmp_path: Path, gate: Gate) -> None:
         ThreadPoolExecutor(4) as background,
         opened_at_last(gate),
     ):
-        asked = [background.submit(server.ask, "POST", INFER, gate.picture(), RAW) for _ in "1234"]
-        wait_until(lambda: sum(asked_by_process(server).values()) == 4, "them to be there")
+        large = bytes(1_000_000)
+        asked = [
+            background.submit(server.ask, "POST", INFER, gate.picture() + large, RAW)
+            for _ in range(4)
+        ]
+        in_flight = "bundle_http_requests_in_flight"
+        wait_until(lambda: value(server, in_flight) == 4, "them to be there")
         assert asked_by_process(server)["http.1"]
         server.workers[0].kill()
         server.workers[0].wait()
         gate.open()
         assert {each.result()[0] for each in asked} == {200}
-        assert {server.ask("POST", INFER, JPEG, RAW)[0] for _ in range(6)} == {200}
+        assert {server.ask("POST", INFER, JPEG + large, RAW)[0] for _ in range(6)} == {200}
 
 
 @contextlib.contextmanager

@@ -229,7 +229,7 @@ def test_the_proof_runs_whole(gpu: Project) -> None:
             lambda: copy_and_key(gpu) or proving.poll() is not None, "its copy's key", 3600
         )
         output = proving.communicate()[0]
-    assert proving.returncode == 1, output
+    assert proving.returncode, output  # for two rows take a driver
     copy, key = found
     assert not any(key in word for word in shown.result())
     assert f"{GRPC_HEADER}:{{secret}}" in shown.result()  # perf_analyzer's

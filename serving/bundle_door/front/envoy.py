@@ -550,7 +550,8 @@ def again(route: Config) -> Config:
 
 
 def with_another(route: Config) -> Config:
-    """If the process that was chosen is gone: before it took the request, or with it."""
+    """If the process that was chosen is gone: before it took the request, or with it. So it is kept
+    here until it is answered; how much all of them hold, the HTTP service bounds."""
     policy = {
         "retry_on": "connect-failure,reset",
         "num_retries": 2,
@@ -559,7 +560,8 @@ def with_another(route: Config) -> Config:
         ],
         "host_selection_retry_max_attempts": 5,
     }
-    return {**route, "route": {**route["route"], "retry_policy": policy}}
+    retried = {**route["route"], "retry_policy": policy}
+    return {**route, "route": retried, "request_body_buffer_limit": arrivals.KEPT_BYTES}
 
 
 def refusal(match: Config, status: int, why: str) -> Config:
