@@ -22,6 +22,7 @@ from scripts.stacks.containers import why_not_docker
 from tests import again
 from tests.pipelines import ask_by_command, find_served
 from tests.project import ASSETS, ROOT, Project, picture
+from tests.stand_ins import rehearse
 
 # usearch has a C++ library of its own inside. Loaded before the system's, it makes PyTorch in the
 # same process forget how numbers are written. Only tests have both in one process.
@@ -94,7 +95,7 @@ REASON_CHARACTERS = 1000
 LONGEST_FIRST = (
     *("served", ALONE, "test_gpu_rehearsal.py"),
     *("versions", "test_compose.py", "tests/pytorch/test_drawn.py", "exported"),
-    "served by containers",
+    *("served by containers: cpu", "served by containers: gpu"),
 )
 
 
@@ -103,7 +104,9 @@ def group(nodeid: str) -> str:
     folder, _, name = file.rpartition("/")
     name = TOGETHER.get(name, name) if folder.endswith("/end_to_end") else file
     served = name in ("served", ALONE)
-    return "served by containers" if served and re.search(r"[\[-]cpu[-\]]", nodeid) else name
+    if served and (found := re.search(r"[\[-](cpu|gpu)[-\]]", nodeid)):
+        return f"served by containers: {found[1]}"
+    return name
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -168,11 +171,12 @@ def require_docker() -> None:
 
 
 # What holds however a server was started is asked of the one by processes; `make test-rare` asks
-# the one by containers too.
-FLAVOURS = ["local", pytest.param("cpu", marks=pytest.mark.rare)]
+# those by containers too, and of these the one for a GPU in its rehearsal.
+ON_A_GPU = pytest.param("gpu", marks=pytest.mark.rare)
+FLAVOURS = ["local", pytest.param("cpu", marks=pytest.mark.rare), ON_A_GPU]
 
-# What may differ between them is asked of both in `make test`.
-everywhere = pytest.mark.parametrize("served", ["local", "cpu"], indirect=True)
+# What may differ between processes and containers is asked of both in `make test`.
+everywhere = pytest.mark.parametrize("served", ["local", "cpu", ON_A_GPU], indirect=True)
 
 
 @pytest.fixture(scope="session", params=FLAVOURS)
@@ -181,12 +185,16 @@ def served(
 ) -> Iterator[Project]:
     """A server brought up by `make up`: by processes, of what was exported for all, and by
     containers from nothing."""
-    project = Project.copy(
-        tmp_path_factory.mktemp(f"served-{request.param}"), FLAVOUR=request.param
-    )
-    if request.param == "cpu":
+    folder = tmp_path_factory.mktemp(f"served-{request.param}")
+    if request.param != "local":
         require_docker()
-    else:
+    if request.param == "gpu":
+        with rehearse(folder) as project:
+            project.made("up")
+            yield project
+        return
+    project = Project.copy(folder, FLAVOUR=request.param)
+    if request.param == "local":
         project.take(request.getfixturevalue("exported"))
     try:
         project.made("up")
@@ -217,7 +225,8 @@ def bring(
     request: pytest.FixtureRequest, served: Project, tmp_path_factory: pytest.TempPathFactory
 ) -> Bring:
     """Brings another pipeline to the same server, by its own command. What it exports is the same
-    whatever the flavour, and is made once."""
+    for each flavour on a CPU, and is made once."""
+    plans = "-gpu" if served.settings["FLAVOUR"] == "gpu" else ""
     photo = served.path / "noise.jpg"
     photo.write_bytes(picture())
 
@@ -228,7 +237,7 @@ def bring(
             return served
         served.settings |= find_served()[name].settings(request)
         made, began = served.path / "build" / "versions" / name, served.server_began()
-        with once(tmp_path_factory, f"with-{name}") as kept:
+        with once(tmp_path_factory, f"with-{name}{plans}") as kept:
             if kept.exists():
                 files.link_tree(kept, made)
             ask_by_command(served, name, photo)

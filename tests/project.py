@@ -241,6 +241,11 @@ class Project:
         return str(dotenv_values(self.path / ".env")["COMPOSE_PROJECT_NAME"])
 
     @property
+    def network(self) -> str:
+        """The model that the main pipeline's network is."""
+        return f"resnet50_{'trt' if self.settings['FLAVOUR'] == 'gpu' else 'onnx'}"
+
+    @property
     def admin_key(self) -> str:
         return (self.path / "build" / "key" / "admin.key").read_text().strip()
 

@@ -50,6 +50,7 @@ RULES: dict[str, tuple[str, ...]] = {
     "tests/": (),
     "tests/door/": ("tests/door",),
     "tests/rehearsal/": ("tests/tensorrt", f"{END}gpu_rehearsal.py"),
+    "tests/stand_ins.py": (f"{END}gpu_rehearsal.py",),
     "README.md": (f"{END}readme.py",),
     "Makefile": (f"{END}readme.py",),
     ".ci/": (f"{END}readme.py",),

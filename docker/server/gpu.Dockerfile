@@ -1,34 +1,44 @@
-# The server on a GPU: NVIDIA's tritonserver, and what the Python models need.
+# The server on a GPU: NVIDIA's tritonserver, what the Python models need, and the door and the keeper.
 ARG TRITON_TAG
 FROM nvcr.io/nvidia/tritonserver:${TRITON_TAG}-py3 AS server
-COPY requirements/locked/serve-gpu.txt requirements/locked/cupy.txt requirements/locked/hashes.txt \
-    /requirements/locked/
+COPY requirements/locked/serve-gpu.txt requirements/locked/functions.txt requirements/locked/door.txt \
+    requirements/locked/cupy.txt requirements/locked/hashes.txt /requirements/locked/
 COPY docker/pip-install scripts/base/wheels.py /usr/local/bin/
 ARG POSTPROCESS=cpu
-# In a folder of their own: none of NVIDIA's packages is replaced.
+# In folders of their own: none of NVIDIA's packages is replaced.
 RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
     if [ "$POSTPROCESS" = gpu ]; then set -- cupy; fi; \
-    pip-install serve-gpu "$@" --target /opt/bundle
+    pip-install serve-gpu "$@" --target /opt/bundle \
+ && pip-install functions --target /opt/functions \
+ && rm -rf /opt/functions/pytriton/tritonserver /opt/functions/nvidia_pytriton.libs \
+ && pip-install door --target /opt/door
+# Compiled now: on a read-only file system, each start would compile its imports again.
+RUN python3 -m compileall -q /opt/door
+COPY serving/bundle_door /opt/door/bundle_door
+COPY serving/bundle_keeper /opt/door/bundle_keeper
 COPY serving/bundle_serving kinds/*/serving extensions/*/serving /opt/bundle/bundle_serving/
 # The python backend's interpreter ignores PYTHONPATH, but reads .pth files. Triton would make the
 # stub executable at its start, but cannot on a read-only file system.
 RUN python3 -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
-  | xargs -I{} sh -c 'echo /opt/bundle > {}/bundle.pth' \
- && chmod 0755 /opt/tritonserver/backends/python/triton_python_backend_stub
-COPY docker/steps/as-owner /usr/local/bin/
+  | xargs -I{} sh -c 'printf "/opt/bundle\n/opt/functions\n" > {}/bundle.pth' \
+ && chmod 0755 /opt/tritonserver/backends/python/triton_python_backend_stub \
+ && python3 -m compileall -q /opt/bundle/bundle_serving /opt/door/bundle_door /opt/door/bundle_keeper
+COPY docker/steps/as-owner docker/steps/serve /usr/local/bin/
 # cupy compiles with the compiler and headers from its wheels: both must be of the same version, and
 # the image's are not.
-ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 REPOSITORY=/models CUPY_CACHE_DIR=/tmp/cupy \
+# hadolint ignore=DL3064  # API_KEYS is the path of a file
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 CUPY_CACHE_DIR=/tmp/cupy \
+    REPOSITORY=/models TLS_FOLDER=/run/tls API_KEYS=/run/key/api.keys STATE_FOLDER=/state \
+    PYTHONPATH=/opt/door${PYTHONPATH:+:$PYTHONPATH} \
     CUDA_PATH=/opt/bundle/nvidia/cuda_runtime \
     LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/opt/bundle/nvidia/cuda_nvrtc/lib
 # A restarted container's tmpfs gets the mode of the folder below it (runc 1.1), and the server's user
 # must be able to write there.
-RUN install -d -m 1777 /run/triton
+# A new volume gets that of the folder that it covers.
+RUN install -d -m 1777 /run/triton /run/ports /state
 # What is in here, with versions and licences: sbom.json and NOTICE.
 ARG VERSION
 RUN --mount=type=bind,source=scripts/base/inventory.py,target=/inventory.py \
-    PYTHONPATH=/opt/bundle python3 /inventory.py /usr/share/triton-bundle triton-bundle-server-gpu "$VERSION"
+    PYTHONPATH=/opt/door:/opt/bundle:/opt/functions python3 /inventory.py /usr/share/triton-bundle triton-bundle-server-gpu "$VERSION"
 USER 1000:1000
-CMD ["python3", "-m", "bundle_serving.start_server", \
-     "--run-dir", "/run/triton", "--admin-key-file", "/run/key/admin.key", \
-     "--address", "0.0.0.0", "--config-name", "gpu"]
+CMD ["serve", "--config-name", "gpu"]

@@ -54,7 +54,7 @@ def write(settings: Settings, registry: str) -> Path:
     elsewhere = _require_reachable(place.find(settings))
     if on_gpu and elsewhere:
         raise UserError("pods with a GPU read a volume, not S3", "leave REPOSITORY empty")
-    exposure.require_keys(reached, has_door=not on_gpu)
+    exposure.require_keys(reached)
     shown = exposure.exposure_of(reached)
     with files.whole_folder(TARGET) as target:
         secrets = target / "secrets"
@@ -152,8 +152,7 @@ def _overlay(
 ) -> dict[str, Any]:
     stack, on_gpu = DockerStack(settings), settings.flavour == "gpu"
     memory = quantity(settings.gpu_memory if on_gpu else stack.memory_limit)
-    of_the_door = () if on_gpu else (*names(DOOR), "CACHE_MB", "BIND")
-    environment = {name: settings[name] for name in of_the_door}
+    environment = {name: settings[name] for name in (*names(DOOR), "CACHE_MB", "BIND")}
     # On a volume it is noted in the repository, by the job too.
     environment[main_pipeline.VARIABLE] = pipelines.main().ensemble if elsewhere else ""
     patches = [
@@ -180,8 +179,7 @@ def _overlay(
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": [str(above / "overlays" / overlay)],
-        # The overlay for a GPU has it.
-        "components": [str(above / "components" / "plain")] if plain and not on_gpu else [],
+        "components": [str(above / "components" / "plain")] if plain else [],
         "images": [_image(registry, "server-gpu" if on_gpu else "server")],
         "configMapGenerator": [_merge_patch(f"{SERVICE}-settings", environment)],
         "secretGenerator": secrets,

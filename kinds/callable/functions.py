@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from bundle_serving import NAME
-from kinds.callable.recipe import DESCRIBE, Function, not_on_a_gpu
+from kinds.callable.recipe import DESCRIBE, Function
 from scripts.artefacts import packages
 from scripts.base import files, lock
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import folders
-from scripts.recipes.layout import GPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import own_pipelines
-from scripts.server import engines, up
+from scripts.server import up
 from scripts.server.own import removal
 from scripts.server.running import running_server
 from scripts.stacks import flavour
@@ -70,8 +69,6 @@ def add_functions(file: Path) -> tuple[list[Pipeline], State]:
 def _describe_file(file: Path, server: State) -> dict[str, Any]:
     """What it binds, as the server's environment sees it."""
     stack = flavour.stack(server.flavour, server.settings_at_start)
-    if engines.engine_for(stack) is GPU:
-        raise not_on_a_gpu(file.name)
     with lock.one_at_a_time():
         stack.prepare()
         words: list[str | Path] = ["--file", file, "--out", DESCRIBED]

@@ -21,7 +21,7 @@ from scripts.artefacts.step import Place, Step
 from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
 from scripts.recipes import configs, tensors
-from scripts.recipes.layout import GPU, Layout
+from scripts.recipes.layout import Layout
 from scripts.recipes.parts import Count, Ensemble, Name, Part, set_count
 from scripts.recipes.recipe import Contents, Recipe, Server, Trial
 
@@ -106,8 +106,6 @@ class Function(Recipe):
         batching.max_queue_delay_microseconds = self.batch.max_delay_us
 
     def programs(self, layout: Layout) -> list[str]:
-        if layout.engine is GPU:
-            raise not_on_a_gpu(self.ensemble)
         return [self.models.program]
 
     def additions(self, made: Workspace, layout: Layout) -> Contents:
@@ -173,13 +171,6 @@ class Function(Recipe):
 
     def gist(self, answer: Answer) -> Hashable:
         return tuple(sorted(answer))
-
-
-def not_on_a_gpu(name: str) -> UserError:
-    return UserError(
-        f"{name}: NVIDIA's server image has no PyTriton, which functions need",
-        "serve them with FLAVOUR=cpu or FLAVOUR=local",
-    )
 
 
 def _show_tensor(tensor: NDArray[Any]) -> Any:

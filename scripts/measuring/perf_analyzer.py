@@ -19,15 +19,16 @@ from numpy.typing import NDArray
 from bundle_serving import CACHE
 from bundle_serving.address import Address
 from bundle_serving.guard import GRPC_HEADER, HEADER
-from bundle_serving.hidden_arguments import PLACE
 from scripts import bootstrap
 from scripts.base.errors import UserError
 from scripts.base.paths import REQUIREMENTS, VENV
+from scripts.measuring import client_side, hidden_arguments
+from scripts.measuring.client_side import Sdk, Side
+from scripts.measuring.hidden_arguments import PLACE
 from scripts.measuring.photos import Inputs
 from scripts.measuring.workload import Configuration
 from scripts.settings.settings import Settings
-from scripts.stacks import admin_key, client_side, flavour, state
-from scripts.stacks.client_side import Sdk, Side
+from scripts.stacks import admin_key, flavour, state
 from scripts.stacks.state import State
 
 IN_THE_SDK = "/opt/perf_analyzer"  # docker/sdk/gpu.Dockerfile
@@ -45,7 +46,7 @@ SEQUENCES = ["--sequence-length", "20"]
 
 # It reads the server's statistics around each window, which requires the admin key; it takes that
 # only as an argument.
-HIDING = ["python3", "-m", "bundle_serving.hidden_arguments"]
+HIDING = ["python3", hidden_arguments.__file__]
 HEADERS = {"http": HEADER, "grpc": GRPC_HEADER}
 
 # The same pictures come again and again, and none is to be answered from memory.
@@ -130,11 +131,7 @@ class PerfAnalyzer:
         ]
         try:
             ran = self.side.run(
-                command,
-                writes=self.folder,
-                quiet=True,
-                timeout=seconds + LONGEST_EXTRA_S,
-                stdin=admin_key.load(),
+                command, self.folder, seconds + LONGEST_EXTRA_S, stdin=admin_key.load()
             )
         except subprocess.TimeoutExpired:
             raise Failed("no answer in time") from None
@@ -175,7 +172,7 @@ def at_hand(server: State, folder: Path) -> PerfAnalyzer:
     else:
         (version,) = re.findall(r"==([\d.]+)", (REQUIREMENTS / "perf_analyzer.txt").read_text())
         analyzer = PerfAnalyzer(side, _find_installed(), version, folder)
-    tried = side.run([*analyzer.command, "--version"], quiet=True)
+    tried = side.run([*analyzer.command, "--version"])
     if tried.returncode:
         raise UserError(f"perf_analyzer does not run here: {reason(tried.stderr)}", "make doctor")
     return analyzer

@@ -83,7 +83,7 @@ ROWS = (
     Row("fp16 arithmetic stays within the bounds", "up", r"- network: top-1"),
     Row("The server answers", "status", r"^ready · "),
     Row("The server runs as a plain user, read-only", "user", r"^user [1-9]\d*, / is mounted ro"),
-    Row("The client answers from the sdk image", "classify", r'^\{.*"labels"'),
+    Row("The door and the keeper run in NVIDIA's image", "classify", r'^\{.*"labels"'),
     Row("perf_analyzer measures from the sdk image", "bench", r"- report: "),
     Row("TensorRT builds the classifier of texts", "texts", r"- network: top-1"),
     Row("A version of its own plan is built", "publish", r"built in .* half precision"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,10 +13,9 @@ from typing import TYPE_CHECKING
 from bundle_serving.address import Address
 from scripts import bootstrap
 from scripts.base import interrupts
-from scripts.base.streams import all_output_on_stderr
 from scripts.recipes.asking import Known, Server
 from scripts.settings import arguments
-from scripts.stacks import client_side, exposure
+from scripts.stacks import exposure
 from scripts.stacks.state import State
 
 if TYPE_CHECKING:
@@ -46,14 +48,13 @@ def read_known(address: Address, protocol: str = "http") -> Known:
 
 
 def _client(server: State, options: Sequence[str], pictures: Sequence[str]) -> int:
-    with all_output_on_stderr():
-        side = client_side.side_of(server)
-    program = [*interrupts.HELD_BACK, "python3", "-m", "bundle_client", *options, "--", *pictures]
+    program = [sys.executable, "-m", "bundle_client", *options, "--", *pictures]
     variables = {
-        f"BUNDLE_{name.upper()}": str(value) for name, value in read_known(side.http).items()
+        f"BUNDLE_{name.upper()}": str(value) for name, value in read_known(server.http).items()
     }
     try:
-        return side.run(program, reads=pictures, variables=variables).returncode
+        asked = subprocess.run([*interrupts.HELD_BACK, *program], env=os.environ | variables)
+        return asked.returncode
     except KeyboardInterrupt:  # the client got it too, and has reported it
         return interrupts.INTERRUPTED
 

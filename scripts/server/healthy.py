@@ -13,8 +13,6 @@ def unhealthy_reason(stack: Stack, server: State, pipeline: str) -> str | None:
         return reason
     if not stack.alive():
         return "it answers, but its keeper is gone"
-    if server.flavour == "gpu":  # which has no keeper
-        return None
     kept = stack.keeper_state()
     if lacking := kept.get("lacking"):
         return f"{', '.join(lacking)} lacks a process, which the keeper restores"

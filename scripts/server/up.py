@@ -74,7 +74,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
                 f"PREPROCESS=dali needs a GPU, and flavour {name} has none",
                 "use PREPROCESS=python",
             )
-        exposure.require_keys(settings, stack.has_door)
+        exposure.require_keys(settings)
         stack.prepare()
         _furnish(main)
         version = build_and_activate(stack, settings, main, seed, shared)
@@ -92,8 +92,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
             note_main()
         if not stack.many:
             extra.load_again(server)
-        if stack.has_door:
-            console.note(f"drop a picture on its page: {server.shown[0].url}/")
+        console.note(f"drop a picture on its page: {server.shown[0].url}/")
         return server
 
 
@@ -355,8 +354,6 @@ def announce_silence(known: State, why: str) -> str:
 
 def _is_restored(stack: Stack, known: State) -> bool:
     """Whether its keeper restores it."""
-    if known.flavour == "gpu":  # which has no keeper
-        return False
     with console.waiting("the server does not answer; waiting for its keeper") as waiting:
         while reason := unhealthy_reason(stack, known, known.main):
             waiting.show(reason)

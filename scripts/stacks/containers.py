@@ -130,7 +130,6 @@ class DockerStack:
         Place.SERVER: "engine",
         Place.ADOPT: "engine",
     }
-    has_door = True
     run_dir = "/run/triton"  # in the container: writable, and programs may run from it
     # A container that does not start is removed, and its log with it.
     log_hint = "see the whole log: docker compose up server"
@@ -230,7 +229,9 @@ class DockerStack:
         return root if root.is_dir() else None
 
     def has_images(self) -> bool:
-        return all(self._engine.images.list(self._image(service)) for service in self.images)
+        """Those that a server is made with."""
+        made_with = ("export", "server")
+        return all(self._engine.images.list(self._image(service)) for service in made_with)
 
     def version(self) -> str:
         """The server program's version, for the fingerprint."""
@@ -273,8 +274,6 @@ class DockerStack:
         """Why no other server can come up beside this one, and take over from it."""
         if known.flavour != self.flavour:
             return "it is of another flavour"
-        if not self.has_door:
-            return "a GPU may not have memory for two"
         if not (self.alive("ports") and SERVED.exists()):
             return "it is of an earlier release, and holds its ports itself"
         its = known.settings_at_start
@@ -368,13 +367,11 @@ class DockerStack:
                 "check COMPOSE_OVERRIDE",
             )
         configured: dict[str, Any] = json.loads(asked.stdout)
-        of_it = ("server", "ports") if self.has_door else ("server",)
-        services = {name: configured["services"][name] for name in (*of_it, *list_staying())}
-        services["server"].pop("depends_on", None)
-        if self.has_door:
-            services["server"]["depends_on"] = {"ports": {"condition": "service_started"}}
-            # As long as it runs it is the same one, whatever image is built.
-            services["ports"]["image"] = str(self._find_image().id)
+        kept = ("server", "ports", *list_staying())
+        services = {name: configured["services"][name] for name in kept}
+        services["server"]["depends_on"] = {"ports": {"condition": "service_started"}}
+        # As long as it runs it is the same one, whatever image is built.
+        services["ports"]["image"] = str(self._find_image().id)
         return configured | {"services": services}
 
     @contextmanager
@@ -428,17 +425,21 @@ class DockerStack:
         container = self._container("server")
         return int(container.attrs["State"]["Pid"]) or None if container else None
 
+    def ask_in_server(self, *command: str) -> str:
+        """What a program says in its container."""
+        container = self._container("server")
+        return _execute(container, *command)[1] if container else ""
+
     def room(self) -> int | None:
         """Bytes of memory that the server may still use."""
         memory = self.memory()
         return memory[1] - memory[0] if memory else None
 
     def keeper_state(self) -> dict[str, Any]:
-        """The keeper's notes; the gpu flavour has no keeper."""
         return self._read_notes(self._container("server"))
 
     def _read_notes(self, container: Container | None) -> dict[str, Any]:
-        if self.flavour == "gpu" or not container or container.status != "running":
+        if not container or container.status != "running":
             return {}
         # Of a program that ends at once, a busy engine may give the exit code and no output.
         code, said = _execute(container, "cat", f"{self.run_dir}/{keeper_notes.STATE}")

@@ -37,17 +37,10 @@ def exposure_of(settings: Settings) -> Exposure:
     )
 
 
-def require_keys(settings: Settings, has_door: bool = True) -> None:
+def require_keys(settings: Settings) -> None:
     """Before anything is built."""
     ports.require_own(settings.bind)
-    exposure = exposure_of(settings)
-    if exposure.is_guarded and not has_door:
-        raise UserError(
-            f"BIND={settings.bind} opens the server to other machines, and on this flavour it has"
-            " neither TLS nor API keys",
-            "put a proxy with both in front; to let anyone ask, unencrypted: INSECURE=1",
-        )
-    if problem := exposure.without_keys():
+    if problem := exposure_of(settings).without_keys():
         raise UserError.from_fault(problem)
 
 

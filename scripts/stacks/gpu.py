@@ -32,7 +32,6 @@ class GpuStack(DockerStack):
     images = ("export", "server", "sdk")
     other_layers = 0
     image_suffix = "-gpu"
-    has_door = False
     services: ClassVar[Mapping[Place, str]] = {
         Place.EXPORT: "export",
         Place.PLAN: "engine",
@@ -72,10 +71,12 @@ class GpuStack(DockerStack):
         count = len(self.gpus)
         return self.gpu.name if count == 1 else f"{count} x {self.gpu.name}"
 
+    def why_alone(self, known: State) -> str | None:
+        return super().why_alone(known) or "a GPU may not have memory for two"
+
     def explain_lost_gpu(self) -> str | None:
         """Why the server's container has lost its GPU, if it has."""
-        asked = self.compose("exec", "-T", "server", "nvidia-smi", "-L", quiet=True)
-        return LOST if NVML_LOST in asked.stdout + asked.stderr else None
+        return LOST if NVML_LOST in self.ask_in_server("nvidia-smi", "-L") else None
 
     def _environment(self, wanted: State | None) -> dict[str, str]:
         environment = super()._environment(wanted)
@@ -111,7 +112,6 @@ class GpuStack(DockerStack):
         self,
         options: Sequence[str],
         program: Sequence[str],
-        quiet: bool,
         timeout: float | None = None,
         stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
@@ -119,7 +119,7 @@ class GpuStack(DockerStack):
         try:
             return self.compose(
                 *("run", "--rm", "--no-deps", "--name", name, *options, "sdk", *program),
-                quiet=quiet,
+                quiet=True,
                 timeout=timeout,
                 stdin=stdin,
             )

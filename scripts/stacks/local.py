@@ -59,7 +59,6 @@ LAYERS = {
 class LocalStack:
     flavour = "local"
     many: Many | None = None
-    has_door = True
     run_dir = str(RUN)  # writable, and programs may run from it
     log_hint = f"the whole log is in {LOG.relative_to(ROOT)}"
 

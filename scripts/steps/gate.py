@@ -33,12 +33,10 @@ from bundle_serving.agreement import Agreement, Bound, compare
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.infer import Answer, Question, ask
 from bundle_serving.server_log import first_error
-from bundle_serving.start_server import is_ngc
 from scripts.artefacts.exporting import read
 from scripts.artefacts.manifest import Manifest
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
-from scripts.base.ports import free_ports
 from scripts.steps import engine
 
 # The largest difference from PyTorch's probabilities in float32, by the network's arithmetic:
@@ -169,12 +167,7 @@ def serve_candidate(candidate: Candidate) -> Iterator[http.client.HTTPConnection
 
 
 def _where(run: Path) -> tuple[http.client.HTTPConnection, list[str]]:
-    """How to reach it, and its options for that: NVIDIA's server runs in a container without
-    network; PyPI's may run on the host, where no other user may send it anything."""
-    if is_ngc():
-        asked, grpc, metrics = free_ports(3)
-        ports = [f"--http-port={asked}", f"--grpc-port={grpc}", f"--metrics-port={metrics}"]
-        return http.client.HTTPConnection("127.0.0.1", asked, timeout=60), ports
+    """How to reach it, where no other user may send it anything, and its options for that."""
     socket = sockets.folder(run) / sockets.TRITONS_HTTP
     urllib.request.install_opener(over_socket.opener(socket))  # for reason_not_to_trust
     return over_socket.Connection(socket, timeout=60), ["--http-socket"]

@@ -26,6 +26,7 @@ from bundle_serving import gpu, sockets
 from bundle_serving.hands import Hands
 from bundle_serving.keeper_notes import MODEL, Notes
 from bundle_serving.processes import TICKS_A_SECOND, Process, children_of, family, look_at
+from bundle_serving.start_server import is_ngc
 
 FAMILY_S = 1  # between two looks for new processes
 SETTLE_S = 0.25
@@ -157,6 +158,8 @@ class Watch:
                 if state != "READY":
                     continue
                 config = await self._triton.config(model, version)
+                if is_ngc() and config.backend != "python":
+                    continue  # it computes in the server itself
                 left = {each.name: there[each.name, version] for each in config.instance_group}
                 if any(left[each.name] < each.count for each in config.instance_group):
                     lacking.add(model)

@@ -8,17 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bundle_serving.hidden_arguments import PLACE
-
 HEADER = "admin-key"
 GRPC_HEADER = f"triton-grpc-protocol-{HEADER}"
-GUARDED = "model-repository,shared-memory,statistics,trace,logging"
-
-# {secret} is a placeholder for the key, so that the options may be shown.
-OPTIONS = [
-    f"--http-restricted-api={GUARDED}:{HEADER}={PLACE}",
-    f"--grpc-restricted-protocol={GUARDED}:{HEADER}={PLACE}",
-]
 
 
 class NoKey(RuntimeError):
@@ -32,7 +23,7 @@ def read(file: Path) -> str:
         raise NoKey(
             f"{file} cannot be read ({getattr(fault, 'strerror', 'it is not text')})"
         ) from None
-    # Only characters that are safe in Triton's option and in a header.
+    # Only characters that are safe in a header.
     if not re.fullmatch(r"[\w.-]{16,}", key, re.ASCII):
         raise NoKey(f"{file} contains no key (16 or more letters, digits, '-', '_' and '.')")
     return key

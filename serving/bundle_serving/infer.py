@@ -1,5 +1,5 @@
-"""One request over HTTP, in KServe's protocol with binary tensors. NVIDIA's server image has no
-Triton client, and a rollout's requests should cost next to nothing."""
+"""One request over HTTP, in KServe's protocol with binary tensors, that costs next to nothing: a
+rollout sends many."""
 
 from __future__ import annotations
 

@@ -5,9 +5,8 @@
 NVIDIA's image has it ready. The one that PyPI's nvidia-pytriton carries wants a backends folder put
 together, and its libraries found. Then this process becomes the server.
 
-PyPI's server is the last of its kind, and one hostile HTTP request ends it: it listens on Unix
-sockets that its owner alone can reach (sockets.py), and the door (bundle_door) speaks HTTP for it.
-NVIDIA's listens on ports, where the admin key guards what is not for everyone.
+It listens on Unix sockets that its owner alone can reach (sockets.py), and the door (bundle_door)
+speaks HTTP for it: one hostile request ends PyPI's, the last of its kind.
 """
 
 from __future__ import annotations
@@ -17,18 +16,17 @@ import compileall
 import configparser
 import ctypes
 import os
-import secrets
 import shutil
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
-from bundle_serving import cores, guard, keeper_notes, s3, sockets, traces
-from bundle_serving.hidden_arguments import CannotHide, become
+from bundle_serving import cores, s3, sockets, traces
 from bundle_serving.main_pipeline import DEFAULT, find_main
 
 NGC = Path("/opt/tritonserver")
+# In PYTHONPATH there: the packages of door and keeper, which are not for the models.
+OF_THE_DOOR = "/opt/door"
 
 # The longest that requests in flight get at a stop; after SIGTERM, wait longer than this.
 EXIT_TIMEOUT_S = 20
@@ -121,7 +119,9 @@ def is_ngc() -> bool:
 def prepare_server(run_dir: Path) -> tuple[Path, Path, dict[str, str]]:
     """The server's binary, its backends, and the environment it is to run in."""
     if is_ngc():
-        return NGC / "bin" / "tritonserver", NGC / "backends", dict(os.environ)
+        known = os.environ.get("PYTHONPATH", "").split(":")
+        theirs = ":".join(each for each in known if each != OF_THE_DOOR)
+        return NGC / "bin" / "tritonserver", NGC / "backends", os.environ | {"PYTHONPATH": theirs}
     server, libraries = _tritonserver()
     folders = [libraries, libpython_folder()]
     assemble_backends(server, run_dir / "backends")
@@ -176,19 +176,6 @@ def on_sockets(folder: Path, http: bool) -> list[str]:
     return [*listens, "--allow-http=false"]
 
 
-def on_ports(options: argparse.Namespace) -> list[str]:
-    """Without a key, what it guards is closed to all."""
-    return [
-        f"--http-address={options.address}",
-        f"--http-port={options.http_port}",
-        f"--grpc-address={options.address}",
-        f"--grpc-port={options.grpc_port}",
-        f"--metrics-address={options.address}",
-        f"--metrics-port={options.metrics_port}",
-        *guard.OPTIONS,
-    ]
-
-
 def rate_limited(repository: str) -> list[str]:
     """Triton ignores rate limiters unless it is told so at its start. On S3 none is looked for."""
     configs = Path(repository).rglob("*.pbtxt")
@@ -197,16 +184,6 @@ def rate_limited(repository: str) -> list[str]:
 
 def _names_limiter(config: Path) -> bool:
     return "rate_limiter" in config.read_text(errors="replace")
-
-
-def load_what_was_live(options: argparse.Namespace) -> None:
-    """Besides the main pipeline, as soon as that is up; elsewhere the keeper does it. What does so
-    is left to init: this process becomes the server, which waits for nobody."""
-    key_file = options.admin_key_file
-    if is_ngc() and key_file and (names := keeper_notes.read_loaded_beside(key_file.parent)):
-        command = [sys.executable, "-m", "bundle_serving.load_beside"]
-        command += [f"--http-port={options.http_port}", f"--admin-key-file={key_file}", *names]
-        subprocess.run(["sh", "-c", '"$@" &', "sh", *command])
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -218,32 +195,20 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--load-model", action="append", metavar="NAME", help="may be repeated")
     parser.add_argument("--config-name", default="cpu")
     parser.add_argument("--shm-prefix", default="triton_bundle_")
-    on_pypi = parser.add_argument_group("PyPI's server")
-    on_pypi.add_argument(
+    parser.add_argument(
         "--http-socket", action="store_true", help="also serve Triton's own HTTP there"
     )
-    on_ngc = parser.add_argument_group("NVIDIA's server")
-    on_ngc.add_argument("--address", default="127.0.0.1")
-    on_ngc.add_argument("--http-port", default="8000")
-    on_ngc.add_argument("--grpc-port", default="8001")
-    on_ngc.add_argument("--metrics-port", default="8002")
-    on_ngc.add_argument("--admin-key-file", type=Path)
     options = parser.parse_args(argv)
     try:
-        key = guard.read(options.admin_key_file) if options.admin_key_file else secrets.token_hex()
         binary, backends, environment = prepare_server(options.run_dir)
         if options.s3_credentials:
             environment = _for_s3(environment, options.s3_credentials, options.run_dir)
-        if is_ngc():
-            listens = on_ports(options)
-        else:
-            folder = sockets.folder(options.run_dir)
-            listens = on_sockets(folder, options.http_socket)
-            # Empty, it turns the reports off: benchmark.watched measures what they cost.
-            environment.setdefault(sockets.STEPS_VARIABLE, str(folder / sockets.STEPS))
-            environment[cores.VARIABLE] = cores.files_of(options.shm_prefix)
-        spans = traces.triton_options(door=not is_ngc())
-    except (StartError, guard.NoKey, sockets.NotPrivate, ValueError) as fault:
+        folder = sockets.folder(options.run_dir)
+        listens = on_sockets(folder, options.http_socket)
+        # Empty, it turns the reports off: benchmark.watched measures what they cost.
+        environment.setdefault(sockets.STEPS_VARIABLE, str(folder / sockets.STEPS))
+        environment[cores.VARIABLE] = cores.files_of(options.shm_prefix)
+    except (StartError, sockets.NotPrivate) as fault:
         print(f"error: {fault}", file=sys.stderr)
         return 1
     names = options.load_model or [find_main(options.repository)]
@@ -264,18 +229,12 @@ def main(argv: list[str] | None = None) -> int:
         f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
         *rate_limited(options.repository),
         *listens,
-        *spans,
+        *traces.triton_options(),
     ]
     # Else the stub would write these files, and the next load take the model for a changed one.
     compileall.compile_dir(options.repository, quiet=2)
     os.umask(0o077)  # pictures pass through shared memory
-    if not options.load_model:
-        load_what_was_live(options)
-    try:
-        become(command, key, environment)
-    except CannotHide as refusal:
-        print(f"error: {refusal}", file=sys.stderr)
-        return 1
+    os.execve(binary, command, environment)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """What each Python step tells the door of its work: when, for which requests, on how many rows.
 
 Each execution is one line of JSON on a stream socket that the server's start names in the
-environment. Without it, as on NVIDIA's server, nothing is reported. No request ever waits for it:
-what the door does not read in time is left out, and counted.
+environment. Without it nothing is reported. No request ever waits for it: what the door does not
+read in time is left out, and counted.
 """
 
 from __future__ import annotations

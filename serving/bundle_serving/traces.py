@@ -36,22 +36,11 @@ class Collector:
         return f"http://{host}:{self.port}{self.path}"
 
 
-def triton_options(door: bool, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Behind the door, Triton only hands the steps the `traceparent` that they report. Its own
-    tracer reads one together with whatever follows in memory, and loses a tenth of all requests;
-    it serves where there is no door."""
-    if not (endpoint := environment.get(ENDPOINT)):
-        return []
-    if door:
-        return [f"--grpc-header-forward-pattern=^{TRACEPARENT}$"]
-    options = (
-        "mode=opentelemetry",
-        f"opentelemetry,url={Collector.parse(endpoint).url}",
-        f"opentelemetry,resource=service.name={SERVICE}",
-        f"rate={round(1 / float(environment.get(RATIO) or USUAL_RATIO))}",
-        "level=TIMESTAMPS",
-    )
-    return [f"--trace-config={option}" for option in options]
+def triton_options(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Triton only hands the steps the `traceparent` that they report. Its own tracer reads one
+    together with whatever follows in memory, and loses a tenth of all requests."""
+    asked = environment.get(ENDPOINT)
+    return [f"--grpc-header-forward-pattern=^{TRACEPARENT}$"] if asked else []
 
 
 def traceparent(parameters: str) -> str:

@@ -114,7 +114,7 @@ def traced(folder: Path, endpoint: str, ratio: str) -> Iterator[Behind]:
         patch.setenv(traces.RATIO, ratio)
         patch.setenv("OTEL_BSP_SCHEDULE_DELAY", "200")
         patch.setenv(sockets.STEPS_VARIABLE, str(sockets.folder(folder) / sockets.STEPS))
-        own = traces.triton_options(door=True)
+        own = traces.triton_options()
         with behind_the_door(folder, models=["chain", "picture"], own=own) as server:
             yield server
 

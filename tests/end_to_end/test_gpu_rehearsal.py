@@ -35,7 +35,6 @@ from bundle_client import Client
 from bundle_serving.guard import GRPC_HEADER
 from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.pictures import Transform, to_pixels
-from scripts.base import files
 from scripts.settings.settings import Settings
 from scripts.stacks.gpu import GpuStack
 from tests.plugin import require_docker
@@ -49,6 +48,7 @@ from tests.project import (
     wait_until,
     words_shown_while,
 )
+from tests.stand_ins import TAG, rehearse, run
 from tests.tables import (
     NAMES,
     ROLLED,
@@ -60,70 +60,12 @@ from tests.tables import (
 pytestmark = pytest.mark.long
 RARE = pytest.mark.rare
 
-REHEARSAL = ROOT / "tests" / "rehearsal"
-
-# Never the tag of a release: real images may lie on this machine. And no other run's.
-TAG = f"26.07-rehearsal-{os.getpid()}"
-STAND_INS = {
-    "pytorch": f"nvcr.io/nvidia/pytorch:{TAG}-py3",
-    "tritonserver": f"nvcr.io/nvidia/tritonserver:{TAG}-py3",
-    "sdk": f"nvcr.io/nvidia/tritonserver:{TAG}-py3-sdk",
-}
-
 
 @pytest.fixture(scope="module")
 def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     require_docker()
-    project = Project.copy(
-        tmp_path_factory.mktemp("gpu"),
-        FLAVOUR="gpu",
-        TRITON_TAG=TAG,
-        COMPOSE_OVERRIDE=str(REHEARSAL / "compose.yaml"),
-        REHEARSAL_TENSORRT="11.1.0",
-        REHEARSAL_COMPUTE_CAPABILITY="8.6",
-    )
-    build_stand_ins(project)
-    try:
+    with rehearse(tmp_path_factory.mktemp("gpu")) as project:
         yield project
-    finally:
-        project.make("clean")
-        subprocess.run(["docker", "image", "rm", *STAND_INS.values()], capture_output=True)
-
-
-# The images of the cpu flavour, without what `make up` does after it has built them.
-BUILD = """
-from scripts.settings.settings import Settings
-from scripts.stacks.containers import DockerStack
-from scripts.artefacts.step import Place
-
-stack = DockerStack(Settings.load())
-stack.build("server")
-stack.prepare_place(Place.EXPORT)
-print(stack.project)
-"""
-
-
-def build_stand_ins(project: Project) -> None:
-    """From the very images of the cpu flavour."""
-    environment = project.environment(FLAVOUR="cpu", COMPOSE_OVERRIDE="")
-    bases = run(ROOT / ".venv/bin/python", "-c", BUILD, cwd=project.path, env=environment)
-    name = bases.split()[-1]
-    ca = project.settings["CA_BUNDLE"] or ROOT / "docker" / "no-ca.pem"
-    constraints = ROOT / "requirements" / "constraints.txt"
-    for image, tag in STAND_INS.items():
-        command = ["docker", "buildx", "build", "--tag", tag, "--secret", f"id=ca,src={ca}"]
-        command += ["--secret", f"id=constraints,src={constraints}"]
-        command += ["--build-arg", f"CONSTRAINTS={files.sha256(constraints)}"]
-        for base in ("export", "server"):
-            command += ["--build-arg", f"{base.upper()}={name}-{base}"]
-        run(*command, "--file", REHEARSAL / "images" / f"{image}.Dockerfile", REHEARSAL)
-
-
-def run(*command: str | Path, **how: Any) -> str:
-    """The output of a program that must succeed."""
-    done = subprocess.run(command, capture_output=True, text=True, **how)
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return str(done.stdout)
 
 
 def plan_of(project: Project) -> Path:
@@ -162,21 +104,6 @@ def test_classify_names_the_mug(gpu: Project, assets: Path) -> None:
     assert out.splitlines()[1].split("  ")[1] == "coffee mug"
 
 
-def test_the_client_asks_from_the_sdk_image(gpu: Project) -> None:
-    """Under the names that the user gave, as on the host, and with the client's own exit code; one
-    line of JSON a picture, though NVIDIA's images greet with a banner."""
-    (gpu.path / "my photos").mkdir()
-    (gpu.path / "my photos" / "one.png").write_bytes(picture(kind="PNG"))
-    asked = gpu.make("classify", IMG="'my photos' missing.jpg", JSON="1")
-    assert asked.returncode != 0
-    answers = [json.loads(line) for line in asked.stdout.splitlines()]
-    assert [answer["source"] for answer in answers] == ["my photos/one.png", "missing.jpg"]
-    assert len(answers[0]["labels"]) == 5
-    (line,) = error_lines(asked.stderr)
-    assert "missing.jpg: no such file" in line and not (gpu.path / "missing.jpg").exists()
-    run("docker", "image", "inspect", f"{gpu.compose_project}-sdk-gpu")
-
-
 def test_doctor_looks_at_the_gpu(gpu: Project) -> None:
     table = gpu.make("doctor", COLUMNS="240").stdout
     # Though there need be no room here for NVIDIA's images: ours are made.
@@ -207,10 +134,14 @@ def test_gpus_that_cannot_serve_are_refused_before_anything_is_pulled(gpu: Proje
 def test_a_gpu_that_the_container_lost_is_reported(gpu: Project) -> None:
     server = f"{gpu.compose_project}-server-1"
     run("docker", "exec", server, "touch", "/tmp/gpu-lost")
-    try:
-        assert "warning: the container has lost its GPU" in gpu.made("status")
-    finally:
-        run("docker", "exec", server, "rm", "/tmp/gpu-lost")
+    assert "warning: the container has lost its GPU" in gpu.made("status")
+    # If Triton ends then, Docker starts a new container's life, in which the GPU is there again.
+    began = gpu.server_began()
+    pids = run("docker", "top", server, "-eo", "pid,args").splitlines()
+    (triton,) = (line.split()[0] for line in pids if "bin/tritonserver --model" in line)
+    os.kill(int(triton), signal.SIGKILL)
+    wait_until(lambda: gpu.server_began() != began, "the container to be started again")
+    wait_until(lambda: gpu.readiness() == 200, "it to answer again")
 
 
 TWINS = "NVIDIA Rehearsal GPU/NVIDIA Rehearsal GPU"
@@ -327,9 +258,7 @@ def test_what_was_live_is_live_again_after_a_reboot(gpu: Project) -> None:
 
     noted = json.loads((gpu.path / "build" / "key" / "beside.json").read_text())
     assert noted and all(map(is_ready, noted))
-    label = f"label=com.docker.compose.project.working_dir={gpu.path}"
-    server = run("docker", "ps", "--quiet", "--filter", label).strip()
-    run("docker", "restart", "--time", "0", server)
+    run("docker", "restart", "--time", "0", f"{gpu.compose_project}-server-1")
     for ensemble in (PIPELINE, *noted):
         wait_until(partial(is_ready, ensemble), ensemble)
 

@@ -86,7 +86,7 @@ GUARDED_GRPC: dict[str, Callable[[Any, dict[str, str]], Any]] = {
 @pytest.fixture
 def key(served: Project) -> str:
     file = served.path / "build" / "key" / "admin.key"
-    by_its_group = served.settings["FLAVOUR"] == "cpu"  # the server's, in a container
+    by_its_group = served.settings["FLAVOUR"] != "local"  # the server's, in a container
     assert file.stat().st_mode & 0o777 == (0o640 if by_its_group else 0o600)
     return file.read_text().strip()
 
@@ -171,7 +171,7 @@ def test_no_file_has_the_key_but_its_own(served: Project, key: str) -> None:
         if path.is_file() and not path.is_relative_to(served.path / ".venv")
         if key.encode() in path.read_bytes()
     }
-    shared = served.settings["FLAVOUR"] == "cpu"  # with the server, by its group
+    shared = served.settings["FLAVOUR"] != "local"  # with the server, by its group
     of_envoy = set() if shared else {"build/run/envoy.yaml"}
     wanted = dict.fromkeys(of_envoy, 0o600) | {"build/key/admin.key": 0o640 if shared else 0o600}
     assert found == wanted
@@ -192,7 +192,7 @@ def test_docker_tells_nobody_the_key(served: Project, key: str) -> None:
 def test_the_commands_use_the_key(served: Project) -> None:
     assert PIPELINE in served.made("status")
     models = served.made("models")
-    for model in ("preprocessing", "resnet50_onnx", "postprocessing", PIPELINE):
+    for model in ("preprocessing", served.network, "postprocessing", PIPELINE):
         assert model in models
     assert "mobilenet_v2" in models  # what the network was made from
 
@@ -203,6 +203,7 @@ def test_the_curl_commands_of_the_docs_are_obeyed(served: Project) -> None:
     index, load = blocks("**Controlling models with curl.**", operating)
     for command in (index, load):
         here = command.replace("localhost:8000", served.http).replace("curl", "curl -sS --fail")
+        here = here.replace("resnet50_onnx", served.network)
         done = subprocess.run(here, shell=True, cwd=served.path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert (PIPELINE in done.stdout) == (command is index)
@@ -263,8 +264,8 @@ def test_load_and_unload(served: Project) -> None:
     ("command", "cause", "remedy"),
     [
         (("load",), "no TRITON_MODEL given", "TRITON_MODEL="),
-        (("load", "TRITON_MODEL=nothing"), "no model nothing", "resnet50_onnx"),
-        (("unload", "TRITON_MODEL=../run"), "no model ../run", "resnet50_onnx"),
+        (("load", "TRITON_MODEL=nothing"), "no model nothing", PIPELINE),
+        (("unload", "TRITON_MODEL=../run"), "no model ../run", PIPELINE),
         (("unload", f"TRITON_MODEL={PIPELINE}"), "is needed to answer pictures", "make down"),
         (("unload", "TRITON_MODEL=preprocessing"), "is needed to answer pictures", "make down"),
         (("load", f"TRITON_MODEL={SPARE}"), "load failed", "make logs"),

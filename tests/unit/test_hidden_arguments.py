@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.project import wait_until
 
 SECRET = "open-sesame-open-sesame"
-LAUNCHER = [sys.executable, "-m", "bundle_serving.hidden_arguments"]
+LAUNCHER = [sys.executable, "-m", "scripts.measuring.hidden_arguments"]
 # Tells what it was given, and stays.
 PROGRAM = """
 import json, os, sys, time
@@ -31,7 +31,7 @@ time.sleep(60)
 # No process of this one's may call ptrace any more.
 WITHOUT_PTRACE = """
 import ctypes, struct, sys
-from bundle_serving import hidden_arguments
+from scripts.measuring import hidden_arguments
 instructions = [(0x20, 0, 0, 0), (0x15, 0, 1, {number}), (6, 0, 0, 0x50001), (6, 0, 0, 0x7fff0000)]
 code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in instructions))
 program = struct.pack("HxxxxxxP", len(instructions), ctypes.addressof(code))

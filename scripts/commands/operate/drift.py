@@ -27,7 +27,7 @@ def main() -> int:
         raise UserError("no server is running", "start one: make up")
     known.require_one_server()
     if known.flavour == "gpu":
-        raise UserError("the gpu flavour has no door, which compares answers", "see docs/limits.md")
+        raise UserError("a plan tells the door nothing of its answers", "see docs/limits.md")
     versions = renew_reference(known.http) if asked.new else triton_api.get(known.http, "/drift")
     if not versions:
         console.note("nothing was answered in the last hour")

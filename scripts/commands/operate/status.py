@@ -90,20 +90,22 @@ def _engine(known: State, version: Version) -> str:
 
 
 def _models(known: State) -> Iterator[tuple[str, ...]]:
-    """What the door counted, which leaves our own requests out; Triton counts those too."""
-    told = {} if known.flavour == "gpu" else _count_answered(known.http)
+    """What the door counted, which leaves our own requests out. A plan tells it nothing: of what it
+    did there is Triton's word alone, which counts those too."""
+    told, none = _count_answered(known.http), {"answered": 0, "failed": 0, "ms": 0}
     for model in triton_api.get(known.http, "/models/stats")["model_stats"]:
         name, version = model["name"], model["version"]
-        if known.flavour == "gpu":
-            counts = model["inference_stats"]
-            done, failed = counts["success"]["count"], counts["fail"]["count"]
-            each = counts["success"]["ns"] / done / 1e6 if done else 0
-        else:
-            none = {"answered": 0, "failed": 0, "ms": 0}
-            total = told.get((name, version)) or told.get((name, "")) or none
-            done, failed, each = total["answered"], total["failed"], total["ms"]
+        by_triton = _read_counts(model["inference_stats"]) if name.endswith("_trt") else none
+        total = told.get((name, version)) or told.get((name, "")) or by_triton
+        done, failed = str(total["answered"]), str(total["failed"])
         shown = live.describe_network(name, version) + ", main" * (name == known.main)
-        yield shown, version, str(done), str(failed), f"{each:.1f}"
+        yield shown, version, done, failed, f"{total['ms']:.1f}"
+
+
+def _read_counts(counted: dict[str, Any]) -> dict[str, Any]:
+    answered = counted["success"]["count"]
+    each = counted["success"]["ns"] / answered / 1e6 if answered else 0
+    return {"answered": answered, "failed": counted["fail"]["count"], "ms": each}
 
 
 def _count_answered(address: Address) -> dict[tuple[str, str], dict[str, Any]]:

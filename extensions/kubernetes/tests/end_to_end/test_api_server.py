@@ -145,7 +145,7 @@ def test_it_takes_what_is_written_for_these_settings(
         {"INSECURE": "1"},
         {"ALLOWED_HOSTS": "classify.example", "MEMORY": "4g", "CORES": "3", "ARCH": "resnet18"},
         {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector.example:4318"},
-        {"FLAVOUR": "gpu", "INSECURE": "1"},
+        {"FLAVOUR": "gpu"},
     ):
         project.make("keys", ADD="ann")
         made = project.make("kubernetes", PUSH="registry.example/team", **settings)

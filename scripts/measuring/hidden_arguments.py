@@ -1,8 +1,9 @@
-"""Executes another program with a secret in its arguments that no process list shows.
+"""Executes another program with a secret in its arguments that no process list shows. Stdlib only;
+a container that measures runs this file alone:
 
-    python -m bundle_serving.hidden_arguments PROGRAM -H 'admin-key:{secret}' … < secret
+    python3 hidden_arguments.py PROGRAM -H 'admin-key:{secret}' … < secret
 
-tritonserver accepts the admin key only as an argument, and everyone on a machine may read the
+perf_analyzer accepts the admin key only as an argument, and everyone on a machine may read the
 arguments of all processes (ps, /proc/PID/cmdline). So the program is started with the placeholder
 `{secret}` and stopped by ptrace before its first instruction; then the argument's pointer is
 redirected to the real text. That text is in the environment, which the kernel shows only to the
