@@ -74,13 +74,11 @@ class PlainHttp:
     ) -> tuple[HTTPResponse, bytes]:
         path = f"{self._path(model_name)}/infer"
         headers = {HEADER_LENGTH: str(length), **(headers or {})}
-        used_before = self._line.sock is not None
         try:
             return self._request("POST", path, body, headers)
         except (RemoteDisconnected, ConnectionResetError):
-            # Only now does a connection say that the server closed it while it was idle.
-            if not used_before:
-                raise
+            # Only now does a connection say that the server closed it while it was idle, or that it
+            # leads to one that is about to end. Asking a classifier twice does no harm.
             return self._request("POST", path, body, headers)
 
     def get_server_metadata(self, headers: dict[str, str] | None = None) -> Any:

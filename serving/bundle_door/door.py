@@ -60,6 +60,8 @@ from bundle_serving.exposure import Exposure
 # the requests in flight.
 LEAVE_S = 1.0
 DRAIN_S = 20.0
+# Connections without a request end after a second; others may be slow on purpose.
+CONNECTIONS_S = 3.0
 TIDY_S = 5
 # Of this process's own memory, besides bodies over HTTP; more is streams' messages.
 LOOK_S, MOST_BYTES = 0.25, 512 << 20
@@ -299,6 +301,10 @@ async def drain(service: Service, streams: Streams, folder: Path) -> None:
             await envoy_process.drain(folder)
             await streams.drain()
             while service.load.requests or await envoy_process.in_flight(folder):
+                await asyncio.sleep(0.05)
+        # Somebody may just have connected, where a balancer has not heard yet that this door ends.
+        async with asyncio.timeout(CONNECTIONS_S):
+            while await envoy_process.connections(folder):
                 await asyncio.sleep(0.05)
 
 

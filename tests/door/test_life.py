@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
@@ -21,6 +22,7 @@ import grpc
 import psutil
 import pytest
 
+from bundle_door.door import LEAVE_S
 from bundle_serving import CHECK_HEADER, own_requests
 from bundle_serving.keeper_notes import READINESS, Notes
 from bundle_serving.kserve import pb, stub
@@ -182,6 +184,25 @@ def test_sigterm_lets_requests_finish(
     wait_until(lambda: own.ask("GET", "/v2/health/ready")[0] == 503, "not ready any more", 10)
     gate.open()
     assert [answer.result()[0] for answer in held] == [200] * IN_FLIGHT
+    assert own.door.wait(30) == 0
+
+
+def test_sigterm_answers_who_has_just_connected(
+    own: Behind, background: ThreadPoolExecutor, gate: Gate
+) -> None:
+    """As through a balancer that has not heard yet that this server ends."""
+    held = background.submit(until_taken, own, gate.picture())
+    wait_until(lambda: gauge(own, "bundle_http_requests_in_flight"), "it to arrive")
+    own.door.send_signal(signal.SIGTERM)
+    wait_until(lambda: own.ask("GET", "/v2/health/ready")[0] == 503, "not ready any more", 10)
+    time.sleep(LEAVE_S + 0.2)
+    connection = http.client.HTTPConnection("localhost", own.http_port, timeout=60)
+    connection.connect()
+    gate.open()
+    assert held.result()[0] == 200
+    time.sleep(0.3)  # it takes its time, as over a long way
+    connection.request("POST", INFER, JPEG, RAW)
+    assert connection.getresponse().status == 200
     assert own.door.wait(30) == 0
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,8 @@ from tests.project import free_ports, run, wait_until
 PROGRAMS = os.environ.get("TEST_KUBERNETES")
 START_S = 120
 TOKEN = "of-the-tests"
+PROXIES = "of-the-proxies"
+SERVICES = "10.217.0.0/24"
 # A namespace that takes no pod but such as the Pod Security Standard's strictest level allows.
 RESTRICTED = """
 apiVersion: v1
@@ -69,16 +71,18 @@ class Cluster:
 
 
 @contextmanager
-def start(folder: Path) -> Iterator[Cluster]:
+def start(folder: Path, address: str = "127.0.0.1", nodes: Sequence[str] = ()) -> Iterator[Cluster]:
+    """For nodes of these names, which reach it by that address."""
     programs = require_programs()
     client, peer, secure = free_ports(3)
-    folder.mkdir()
+    folder.mkdir(parents=True)
     run("openssl", "genrsa", "-out", f"{folder}/accounts.key", "2048")
-    (folder / "tokens.csv").write_text(f'{TOKEN},tester,tester,"system:masters"\n')
-    cluster = Cluster(f"https://127.0.0.1:{secure}", programs, folder)
-    (folder / "kubeconfig").write_text(
-        _kubeconfig(cluster.url, folder / "certificates" / "apiserver.crt")
-    )
+    people = [f'{TOKEN},tester,tester,"system:masters"']
+    people += [f"{PROXIES},system:kube-proxy,proxies,"]
+    people += [f'{name},system:node:{name},{name},"system:nodes"' for name in nodes]
+    (folder / "tokens.csv").write_text("\n".join(people) + "\n")
+    cluster = Cluster(f"https://{address}:{secure}", programs, folder)
+    (folder / "kubeconfig").write_text(kubeconfig(cluster.url, folder, TOKEN))
     etcd = [
         "etcd",
         *(f"--data-dir={folder}/etcd", "--log-level=error"),
@@ -90,20 +94,21 @@ def start(folder: Path) -> Iterator[Cluster]:
     server = [
         str(programs / "kube-apiserver"),
         *(f"--etcd-servers=http://127.0.0.1:{client}", f"--cert-dir={folder}/certificates"),
-        *(f"--secure-port={secure}", "--bind-address=127.0.0.1"),
+        *(f"--secure-port={secure}", f"--bind-address={address}"),
         "--service-account-issuer=https://cluster.local",
         f"--service-account-key-file={folder}/accounts.key",
         f"--service-account-signing-key-file={folder}/accounts.key",
-        *(f"--token-auth-file={folder}/tokens.csv", "--authorization-mode=RBAC"),
-        "--service-cluster-ip-range=10.217.0.0/24",
+        *(f"--token-auth-file={folder}/tokens.csv", "--authorization-mode=Node,RBAC"),
+        f"--service-cluster-ip-range={SERVICES}",
+        "--kubelet-preferred-address-types=InternalIP",
     ]
-    with _running(etcd, folder / "etcd.log"), _running(server, folder / "server.log"):
+    with running(etcd, folder / "etcd.log"), running(server, folder / "server.log"):
         wait_until(cluster.is_ready, "the API server to be ready", START_S)
         yield cluster
 
 
 @contextmanager
-def _running(command: list[str], log: Path) -> Iterator[None]:
+def running(command: list[str], log: Path) -> Iterator[None]:
     with log.open("wb") as file:
         process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
         try:
@@ -113,12 +118,13 @@ def _running(command: list[str], log: Path) -> Iterator[None]:
             process.wait()
 
 
-def _kubeconfig(url: str, certificate: Path) -> str:
+def kubeconfig(url: str, folder: Path, token: str) -> str:
+    certificate = folder / "certificates" / "apiserver.crt"
     return f"""
 apiVersion: v1
 kind: Config
 current-context: tests
 clusters: [{{name: tests, cluster: {{server: "{url}", certificate-authority: {certificate}}}}}]
-users: [{{name: tests, user: {{token: {TOKEN}}}}}]
+users: [{{name: tests, user: {{token: {token}}}}}]
 contexts: [{{name: tests, context: {{cluster: tests, user: tests}}}}]
 """

@@ -13,12 +13,11 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
+from tests import machines
 from tests.project import run, wait_until
 
 # What the containers of the nodes use, and the nodes among themselves; nothing else on a machine of
@@ -47,9 +46,8 @@ class Node:
 
     @property
     def inside(self) -> list[str]:
-        """Before a command that is to run on this node. Its cgroups stay visible, unlike by `ip
-        netns exec`."""
-        return ["nsenter", f"--net=/run/netns/{self.name}"]
+        """Before a command that is to run on this node."""
+        return machines.enter(self.name)
 
     def docker(self, *words: str) -> str:
         return run("docker", "--host", self.host, *words).strip()
@@ -79,43 +77,24 @@ class Node:
 
     def kill(self) -> None:
         """As a machine that loses its power: the engine, and all that it runs."""
-        while left := self._processes():
-            for process in left:
-                with suppress(psutil.NoSuchProcess):
-                    process.kill()
-            psutil.wait_procs(left, timeout=10)
+        machines.kill(self.folder)
         if self._engine:
             self._engine.wait()
-
-    def _processes(self) -> list[psutil.Process]:
-        """The engine's, and those of the shims, which are nobody's children."""
-        found: set[psutil.Process] = set()
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                if process.status() != psutil.STATUS_ZOMBIE and any(
-                    str(self.folder) in word for word in process.cmdline()
-                ):
-                    found |= {process, *process.children(recursive=True)}
-        return list(found - {psutil.Process(), *psutil.Process().parents()})
 
 
 @contextmanager
 def of(count: int, folder: Path) -> Iterator[list[Node]]:
     mark = f"tb-swarm-{os.getpid()}"
     with ExitStack() as stack:
-        _namespace(stack, mark)
-        inside = ["ip", "-n", mark]
-        run(*inside, "link", "add", "bridge", "type", "bridge")
-        run(*inside, "link", "set", "bridge", "up")
         # This machine too, which asks them.
-        _plug(stack, mark, "1", HOST, f"tbs{os.getpid()}")
+        machines.make_bridge(stack, mark, HOST, f"tbs{os.getpid()}")
         nodes = []
         for number in range(1, count + 1):
             node = Node(number, f"{mark}-{number}", folder / f"node{number}")
             node.folder.mkdir(parents=True)
             stack.callback(_remove, node)
-            _namespace(stack, node.name)
-            _plug(stack, mark, node.name, node.address, "eth0")
+            machines.make_namespace(stack, node.name)
+            machines.plug(mark, node.name, node.address, "eth0")
             node.start()
             nodes.append(node)
         yield nodes
@@ -132,33 +111,11 @@ def join(nodes: list[Node]) -> None:
         node.docker("swarm", "join", "--token", token, *words, f"{first.address}:2377")
 
 
-def _namespace(stack: ExitStack, name: str) -> None:
-    run("ip", "netns", "add", name)
-    stack.callback(subprocess.run, ["ip", "netns", "delete", name])
-    run("ip", "-n", name, "link", "set", "lo", "up")
-
-
-def _plug(stack: ExitStack, bridge: str, namespace: str, address: str, name: str) -> None:
-    """A cable from the bridge to that namespace; `1` is that of this machine's first process."""
-    other = f"to-{address.rpartition('.')[2]}"
-    run("ip", "-n", bridge, "link", "add", other, "type", "veth", "peer", "name", name)
-    run("ip", "-n", bridge, "link", "set", name, "netns", namespace)
-    run("ip", "-n", bridge, "link", "set", other, "master", "bridge", "up")
-    there = ["ip"] if namespace == "1" else ["ip", "-n", namespace]
-    run(*there, "address", "add", f"{address}/24", "dev", name)
-    run(*there, "link", "set", name, "up")
-
-
 def _remove(node: Node) -> None:
     """What an engine that was killed has left too. Its mounts ended with its namespace."""
     if node.answers():
         leave = ["docker", "--host", node.host, "swarm", "leave", "--force"]
         subprocess.run(leave, capture_output=True)
     node.kill()
-    for controller in Path("/sys/fs/cgroup").glob(f"*/{node.name}"):
-        for group in sorted(controller.rglob("*/"), reverse=True):
-            with suppress(OSError):
-                group.rmdir()
-        with suppress(OSError):
-            controller.rmdir()
+    machines.remove_groups(node.name)
     shutil.rmtree(node.folder, ignore_errors=True)

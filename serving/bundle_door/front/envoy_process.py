@@ -90,7 +90,15 @@ async def wait_until_idle(folder: Path) -> None:
 
 
 async def in_flight(folder: Path) -> int:
-    stats = "/stats?filter=^http.*downstream_rq_active"
+    return await _count_active(folder, "rq")
+
+
+async def connections(folder: Path) -> int:
+    return await _count_active(folder, "cx")
+
+
+async def _count_active(folder: Path, what: str) -> int:
+    stats = f"/stats?filter=^http.*downstream_{what}_active"
     text = await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", stats)
     return sum(int(active) for active in re.findall(rb"http\.(?!admin).*: (\d+)", text))
 
