@@ -47,6 +47,7 @@ class AsyncClient:
         self.server = server(url, protocol, timeout, api_key, ca_file, server_name)
         self.model = model or ""  # until it is known: the server's main pipeline
         self._canary = Canary(model or "")
+        self._met = False  # whether it has answered
         self._max_bytes = max_bytes
         self._opened: Connection | None = None
 
@@ -88,9 +89,11 @@ class AsyncClient:
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         async def once() -> T:
             with translate_faults(self.server.url, self.server.timeout):
-                return await ask()
+                answer = await ask()
+            self._met = True
+            return answer
 
-        return await patiently_async(once)
+        return await patiently_async(once, lambda: self._met)
 
     async def _models(self, connection: Connection) -> tuple[str, ...]:
         if not self.model:

@@ -61,6 +61,7 @@ class Client:
         self.server = server(url, protocol, timeout, api_key, ca_file, server_name)
         self.model = model or ""  # until it is known: the server's main pipeline
         self._canary = Canary(model or "")
+        self._met = False  # whether it has answered
         self._max_bytes = max_bytes
         self._mine = threading.local()
         if protocol == "grpc":
@@ -104,9 +105,11 @@ class Client:
     def _patiently(self, ask: Callable[[], T]) -> T:
         def once() -> T:
             with translate_faults(self.server.url, self.server.timeout):
-                return ask()
+                answer = ask()
+            self._met = True
+            return answer
 
-        return patiently(once)
+        return patiently(once, lambda: self._met)
 
     def _models(self, connection: Connection) -> tuple[str, ...]:
         if not self.model:

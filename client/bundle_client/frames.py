@@ -141,7 +141,7 @@ class Watching:
         with name_in_errors(frame):
             picture = read(frame, self._max_bytes, self._server.timeout)
             started = time.perf_counter()
-            labels, smoothed = patiently(partial(self._ask, picture))
+            labels, smoothed = patiently(partial(self._ask, picture), lambda: self._number > 1)
             ms = (time.perf_counter() - started) * 1e3
         return Watched(self._number, labels, smoothed, ms)
 

@@ -4,6 +4,8 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -18,11 +20,12 @@ from bundle_client import (
     Result,
     ServerBusy,
     ServerFault,
+    ServerUnreachable,
     Source,
     SourceError,
     patience,
 )
-from tests.client.stand_in import LIMIT, StandIn
+from tests.client.stand_in import LIMIT, StandIn, handler
 
 Many = Callable[..., list[Result]]
 
@@ -66,6 +69,52 @@ def test_a_busy_server_is_asked_again(
     monkeypatch.setattr(patience, "MOST_AGAIN", 1)
     with pytest.raises(ServerBusy, match="9 requests are in flight; wait"):
         ask(stand_in.url, b"busy")
+
+
+@contextmanager
+def serve(port: int = 0) -> Iterator[int]:
+    with ThreadingHTTPServer(("127.0.0.1", port), handler(StandIn())) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+
+
+def ask_twice(url: str, gone: Callable[[], None]) -> str:
+    with Client(url) as client:
+        client.classify(b"last")
+        gone()
+        return client.classify(b"mug").labels[0].label
+
+
+def ask_twice_async(url: str, gone: Callable[[], None]) -> str:
+    async def ask() -> str:
+        async with AsyncClient(url) as client:
+            await client.classify(b"last")
+            gone()
+            return (await client.classify(b"mug")).labels[0].label
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("ask", [ask_twice, ask_twice_async])
+def test_a_server_that_is_gone_for_a_while_is_asked_again(
+    ask: Callable[[str, Callable[[], None]], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as first, ExitStack() as second:
+        port = first.enter_context(serve())
+
+        def go() -> None:
+            first.close()
+            back = threading.Timer(0.3, lambda: second.enter_context(serve(port)))
+            second.callback(back.join)
+            back.start()
+
+        assert ask(f"127.0.0.1:{port}", go) == "mug"
+    monkeypatch.setattr(patience, "MOST_AGAIN", 1)
+    with pytest.raises(ServerUnreachable, match="refused"):
+        ask(f"127.0.0.1:{port}", go)  # and one that was never met, at once
 
 
 def test_how_long_a_busy_server_is_asked_again() -> None:
