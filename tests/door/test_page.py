@@ -129,9 +129,9 @@ def test_a_dropped_picture_is_asked_of_both_versions(tab: Tab, tmp_path: Path) -
     assert titles == ["ImageNet, version 3 same", "ImageNet, version 7 same"]
     assert tab.text("#tally") == "same 1 · differs 0"
     assert tab.text(".labels li").split("\n") == ["high", "100.0 %"]
-    # Untrained weights are told once.
-    assert tab.text(".answer .facts") == "mobilenet_v2, weights random"
-    assert str(tab.run("document.body.innerText")).lower().count("untrained") == 1
+    # Untrained weights are told of the pipelines chosen, and of each answer.
+    assert tab.text(".answer .facts") == "untrained weights mobilenet_v2, weights random"
+    assert str(tab.run("document.body.innerText")).lower().count("untrained") == 3
     assert "candidate, 10%" in tab.text(".answer:nth-of-type(2) .facts")
     assert tab.console == []
     tab.drop(broken)
@@ -140,6 +140,18 @@ def test_a_dropped_picture_is_asked_of_both_versions(tab: Tab, tmp_path: Path) -
     assert tab.text("#spoken").startswith("broken.jpg: Not a JPEG")
     # The browser itself notes each answer of 400.
     assert all("status of 400" in line for line in tab.console), tab.console
+
+
+def test_answers_stay_marked_and_are_not_left(tab: Tab, tmp_path: Path) -> None:
+    tab.drop(pictures(tmp_path)[0])
+    tab.until("document.querySelectorAll('.labels').length === 2")
+    choose(tab, "detection")
+    assert tab.run("document.getElementById('untrained').hidden")
+    assert tab.run("document.querySelectorAll('.answer .badge.differs').length") == 2
+    for _ in ("API", "Try it"):
+        link = "document.querySelector('nav a')"
+        assert tab.run(f"[{link}.target, {link}.rel]") == ["_blank", "noopener"]
+        tab.open(tab.run(f"{link}.href"))
 
 
 def test_what_is_copied(tab: Tab, page: Behind, tmp_path: Path) -> None:
@@ -655,7 +667,7 @@ def test_of_many_pictures_those_on_screen_come_first(tab: Tab, tmp_path: Path) -
     assert tab.text(".far") == "4 of 200 · stopped"
     tab.run(RELEASE)
     assert tab.run("held.length") == 0 and tab.text(".far") == "4 of 200 · stopped"
-    assert tab.text(".many .facts") == "ImageNet, version 3: 4 high"
+    assert tab.text(".many .facts") == "untrained weights ImageNet, version 3: 4 high"
     said = tab.run("[...document.querySelectorAll('.grid .said')].map(each => each.innerText)")
     assert sorted({*said}) == ["high 100 %", "not asked"] and said.count("not asked") == 196
     rows = [line.split(",") for line in save(tab, "CSV").splitlines()[1:]]
@@ -694,7 +706,7 @@ def test_many_answers_are_summed_up_and_taken_along(tab: Tab, tmp_path: Path) ->
     broken.write_bytes(b"text")
     tab.drop(*many(tmp_path, 11), broken)
     tab.until("document.querySelector('.far').innerText.startsWith('12 of 12')")
-    assert tab.text(".many .facts") == "ImageNet, version 3: 11 high, 1 refused"
+    assert tab.text(".many .facts") == "untrained weights ImageNet, version 3: 11 high, 1 refused"
     assert tab.text(".grid .file") == "000.jpg"
     assert tab.run("document.querySelector('.many-head button').hidden")
     head, *lines = save(tab, "CSV").splitlines()
@@ -719,7 +731,7 @@ def test_many_answers_are_summed_up_and_taken_along(tab: Tab, tmp_path: Path) ->
 def test_versions_are_compared_and_looking_does_not_count(tab: Tab, tmp_path: Path) -> None:
     tab.drop(*many(tmp_path, 10))
     tab.until("document.querySelector('.far').innerText.startsWith('20 of 20')")
-    versions = ["ImageNet, version 3: 10 high", "ImageNet, version 7: 10 high"]
+    versions = [f"untrained weights ImageNet, version {each}: 10 high" for each in (3, 7)]
     tab.until("document.getElementById('tally').innerText.startsWith('same 10')")
     assert tab.text(".many .facts").split("\n") == [*versions, "same 10, differs 0"]
     tab.run("document.querySelector('.grid button').click()")
@@ -738,7 +750,7 @@ def test_pipelines_with_other_classes_are_not_compared(tab: Tab, tmp_path: Path)
         tab.until("document.querySelectorAll('.card .told').length === 2")
     tab.until("document.querySelector('.far')?.innerText.startsWith('20 of 20')")
     first, second = tab.text(".many .facts").split("\n")
-    assert first.startswith("ImageNet, version 3: 10 ") and "car" not in first
+    assert first.startswith("untrained weights ImageNet, version 3: 10 ") and "car" not in first
     assert second == "Detection, version 1: 10 car"
     assert tab.text("#tally") == "" and not tab.run("document.querySelector('h3 .badge')")
 

@@ -88,8 +88,12 @@ export function refused(place, pipeline, fault, again) {
 
 export const titleOf = pipeline => `${pipeline.title}, version ${pipeline.version}`;
 
+// On what the answers are, as another pipeline may be chosen by then.
+export const marksOf = pipeline => pipeline.untrained
+  ? [element("span", { className: "badge differs", title: "The answers mean nothing" }, "untrained weights"), " "] : [];
+
 function facts(pipeline) {
-  const made = element("p", { className: "facts" });
+  const made = element("p", { className: "facts" }, ...marksOf(pipeline));
   if (pipeline.candidate) made.append(element("span", { className: "badge" }, `candidate, ${pipeline.share ?? 0}%`), " ");
   const networks = pipeline.networks.map(each =>
     [each.name, each.weights && `weights ${each.weights}`].filter(Boolean).join(", "));

@@ -1,6 +1,7 @@
 // A video: pictures of it are asked about, one after the other, and a timeline shows their labels.
 import { element } from "./elements.js";
 import { plain } from "./bars.js";
+import { marksOf, titleOf } from "./answers.js";
 import { pictureOf } from "./camera.js";
 import { Refusal } from "./server.js";
 
@@ -12,7 +13,7 @@ const MOST_LINES = 6;
 export const isClip = file => file.type.startsWith("video/");
 
 export class Clip {
-  constructor(file, title) {
+  constructor(file, pipeline) {
     this.file = file;
     this.seen = []; // {from, to, label, probability}
     this.player = element("video", { controls: true, muted: true, playsInline: true, src: URL.createObjectURL(file), "aria-label": file.name });
@@ -20,7 +21,7 @@ export class Clip {
     this.lines = element("ol", { className: "timeline" });
     this.made = element("article", { className: "card wide clip", "aria-label": file.name },
       element("div", { className: "beside" }, element("div", { className: "stage" }, this.player),
-        element("section", { className: "answer" }, element("h3", {}, title), this.far, this.lines)));
+        element("section", { className: "answer" }, element("h3", {}, titleOf(pipeline), " ", ...marksOf(pipeline)), this.far, this.lines)));
   }
 
   // Until the signal ends it.

@@ -132,7 +132,7 @@ function begin() {
 
 function askClip(file) {
   begin();
-  const clip = new Clip(file, titleOf(chosen())), pipeline = chosen(), { signal } = asking;
+  const clip = new Clip(file, chosen()), pipeline = chosen(), { signal } = asking;
   byId("answers").prepend(clip.made);
   clip.watch(picture => answerOf(pipeline, { file: picture, signal }, limits.body_bytes), signal);
 }

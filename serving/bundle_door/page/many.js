@@ -1,7 +1,7 @@
 // Many pictures at once: a grid of small ones with their labels, how far it is, and all of it as a file.
 import { byId, element } from "./elements.js";
 import { plain } from "./bars.js";
-import { titleOf } from "./answers.js";
+import { marksOf, titleOf } from "./answers.js";
 
 // From so many on: each as a card of its own would be a page of 200 screens.
 export const MANY = 9;
@@ -118,9 +118,10 @@ export class Many {
 
   // Which labels each pipeline gave, the most frequent first.
   count() {
-    const lines = this.pipelines.map(pipeline => [titleOf(pipeline), this.countOf(pipeline)].filter(Boolean).join(": "));
-    if (this.alike.some(Boolean)) lines.push(`same ${this.alike[1]}, differs ${this.alike[0]}`);
-    this.counts.replaceChildren(...lines.map(each => element("li", {}, each)));
+    const lines = this.pipelines.map(pipeline =>
+      [...marksOf(pipeline), [titleOf(pipeline), this.countOf(pipeline)].filter(Boolean).join(": ")]);
+    if (this.alike.some(Boolean)) lines.push([`same ${this.alike[1]}, differs ${this.alike[0]}`]);
+    this.counts.replaceChildren(...lines.map(each => element("li", {}, ...each)));
   }
 
   countOf(pipeline) {
