@@ -10,6 +10,9 @@ const COLOURS = ["#0f766e", "#b3261e", "#1d4ed8", "#8a4b00", "#7c3aed", "#be185d
 // Of more, the names would hide the picture: numbers stand for them.
 const MOST_NAMES = 6;
 
+// Rows of the list, until all are wanted.
+const MOST_ROWS = 10;
+
 export function drawn(boxes, file) {
   if (!boxes.length) return [element("p", { className: "empty" }, "Nothing found.")];
   const picture = element("img", { alt: "", src: URL.createObjectURL(file) });
@@ -30,16 +33,30 @@ export function drawn(boxes, file) {
   picture.addEventListener("load", () => {
     for (const { each, frame } of pairs) place(frame, each, picture.naturalWidth, picture.naturalHeight);
   });
-  return [filters(pairs, colours), element("div", { className: "beside" }, scene, list)];
+  const all = element("button", { type: "button" });
+  return [filters(pairs, colours, all), element("div", { className: "beside" }, scene, element("div", {}, list, all))];
 }
 
-function filters(pairs, colours) {
+function filters(pairs, colours, all) {
   const lowest = Math.floor(100 * Math.min(...pairs.map(({ each }) => each.probability))) / 100;
-  let score = lowest, off = new Set();
+  let score = lowest, off = new Set(), most = MOST_ROWS;
   const show = () => {
-    for (const { each, frame, entry } of pairs)
-      frame.hidden = entry.hidden = each.probability < score || off.has(each.label);
+    let count = 0;
+    for (const { each, frame, entry } of pairs) {
+      frame.hidden = each.probability < score || off.has(each.label);
+      if (!frame.hidden) count += 1;
+      entry.hidden = frame.hidden || count > most;
+    }
+    all.hidden = count <= most;
+    all.textContent = `Show all ${count}`;
   };
+  all.addEventListener("click", () => {
+    const next = pairs.find(({ frame, entry }) => entry.hidden && !frame.hidden);
+    most = Infinity;
+    show();
+    next.entry.focus(); // as the button is gone
+  });
+  show();
   const count = name => pairs.filter(({ each }) => each.label === name).length;
   return element("div", { className: "filters" },
     least(lowest, value => { score = value; show(); }),

@@ -75,7 +75,8 @@ function tiles(state) {
   const refused = sum("refused"), failed = sum("errors") - refused;
   const shown = [
     ["answers/s", rate(sum("per_second"))],
-    ["p95", slowest ? ms(slowest) : "–", "95 of 100 answers took no longer, of the slowest pipeline"],
+    ["p95", slowest ? ms(slowest) : "–",
+      `95 of 100 answers took no longer, of the slowest pipeline${slowest ? "" : "; too few answers in the last minute: it takes 20"}`],
     ["being answered", Math.max(0, state.in_flight - 1)], // without this very request
     ["queued", queued],
     ["refused", refused, "for what was asked (4xx), or as the server was busy (503)"],

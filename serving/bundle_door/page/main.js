@@ -83,7 +83,7 @@ function offerBeside(value = "", kept = null) {
   const untrained = [...new Set([now, beside()].filter(each => each?.untrained).map(each => each.title))];
   byId("untrained").hidden = !untrained.length;
   byId("untrained").textContent =
-    `Untrained weights: the answers of ${untrained.join(" and ")} mean nothing. They were not trained, or on something else.`;
+    `Untrained weights: the answers of ${untrained.join(" and ")} mean nothing. The weights were never trained, or were trained for another task.`;
 }
 
 function knownBy({ title, classes: { count: classes, first } }) {

@@ -21,10 +21,10 @@ export class Many {
       this.tiles.forEach(each => this.say(each));
       this.end("stopped");
     });
-    this.again = button("Ask again", () => this.begin(ask));
+    this.again = button("", () => this.begin(ask));
     const exports = [["CSV", "text/csv", csv], ["JSON", "application/json", json]];
     this.files = exports.map(([name, type, write]) =>
-      button(name, () => save(`answers.${name.toLowerCase()}`, type, write(this.answers()))));
+      button(name, () => save(`${nameOf(pipelines)}.${name.toLowerCase()}`, type, write(this.answers()))));
     this.grid = element("ul", { className: "grid", tabIndex: 0, "aria-label": "Answers" }, ...this.tiles.map(each => each.made));
     this.made = element("section", { className: "many" },
       element("div", { className: "many-head" }, this.far, this.stop, this.again, ...this.files), this.counts, this.grid);
@@ -74,7 +74,7 @@ export class Many {
     const labels = found?.boxes ?? found?.areas ?? found?.labels ?? [];
     tile.open.onclick = () => show(tile.question);
     tile.results.set(pipeline, fault ? { error: fault.message }
-      : { labels: labels.map(each => ({ label: plain(each.label), probability: each.probability })) });
+      : { labels: labels.map(each => ({ label: plain(each.label), probability: each.probability, index: each.index })), ms: Number(found.browser_ms.toFixed(1)) });
     if (found) tile.found.set(pipeline, { ...found, mask: null }); // of 500, too much
     if (fault?.passing) tile.passing.add(pipeline);
     if (fault) tile.said.classList.add("bad");
@@ -109,7 +109,9 @@ export class Many {
 
   end(how) {
     this.stop.hidden = true;
-    this.again.hidden = !this.tiles.some(each => this.lacks(each));
+    const lacking = this.tiles.filter(each => this.lacks(each)).length;
+    this.again.hidden = !lacking;
+    this.again.textContent = lacking < this.tiles.length ? `Ask the other ${lacking}` : "Ask again";
     const all = this.tiles.length * this.pipelines.length;
     this.far.textContent = `${this.answered} of ${all} · ${how || this.rate()}`;
     this.count();
@@ -135,7 +137,7 @@ export class Many {
     const sorted = [...counts].sort((one, other) => other[1] - one[1]);
     const rest = sorted.slice(MOST_COUNTED).reduce((sum, [, count]) => sum + count, 0);
     return [...sorted.slice(0, MOST_COUNTED).map(([name, count]) => `${count} ${name}`),
-      ...(rest ? [`${rest} others`] : [])].join(", ");
+      ...(rest ? [`${rest} ${rest === 1 ? "other" : "others"}`] : [])].join(", ");
   }
 }
 
@@ -150,13 +152,16 @@ function button(name, act) {
   return made;
 }
 
+// Of what answered, so that files of several pipelines lie beside one another.
+const nameOf = pipelines => ["answers", ...new Set(pipelines.map(each => each.title.toLowerCase().replace(/[^\w-]+/g, "_")))].join("-");
+
 const json = answers => `${JSON.stringify(answers, null, 1)}\n`;
 
 function csv(answers) {
-  const lines = answers.flatMap(({ file, pipeline, model, version, labels = [], error = "" }) => !labels.length
-    ? [[file, pipeline, model, version, "", "", "", error]]
-    : labels.map(({ label, probability }, at) => [file, pipeline, model, version, at + 1, label, probability, ""]));
-  return [["file", "pipeline", "model", "version", "rank", "label", "probability", "error"], ...lines].map(line => `${line.map(cell).join(",")}\n`).join("");
+  const lines = answers.flatMap(({ file, pipeline, model, version, labels = [], error = "", ms = "" }) => !labels.length
+    ? [[file, pipeline, model, version, "", "", "", error, "", ms]]
+    : labels.map(({ label, probability, index = "" }, at) => [file, pipeline, model, version, at + 1, label, probability, "", index, ms]));
+  return [["file", "pipeline", "model", "version", "rank", "label", "probability", "error", "class", "ms"], ...lines].map(line => `${line.map(cell).join(",")}\n`).join("");
 }
 
 // Quoted, and never a formula of a spreadsheet's.
