@@ -928,4 +928,11 @@ def test_the_api_is_told_whole_and_under_its_address(tab: Tab, page: Behind) -> 
         assert width - 120 < rectangle(tab, "#paths")["right"] <= width
         assert tab.run("document.documentElement.scrollWidth") <= width
     examples = tab.run("[...document.querySelectorAll('pre')].map(each => each.innerText).join()")
+    # What of it is there.
+    loaded = tab.text("#loaded")
+    assert f"{PIPELINE} (/classify)" in loaded
+    assert "detection (/v2/models/detection/infer)" in loaded
+    calls = tab.run("[...document.querySelectorAll('summary')].map(each => each.innerText)")
+    (missing,) = [call for call in calls if "not loaded" in call]
+    assert "/sentiment" in missing
     assert "localhost:8000" not in examples and f"localhost:{page.http_port}/classify" in examples

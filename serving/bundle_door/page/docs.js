@@ -1,18 +1,26 @@
 // The API's description, openapi.json, as people read it.
 import { element } from "./elements.js";
+import { json } from "./server.js";
+
+// Where each kind of pipeline is asked; all others by KServe's protocol.
+const PATHS = { pictures: "/classify", sounds: "/classify", text: "/sentiment" };
 
 const api = await (await fetch("openapi.json")).json();
 // A part that stands elsewhere in it: {"$ref": "#/components/responses/Busy"}.
+// None, where a key is wanted that this tab has not.
+const { pipelines } = await json("page/served.json", { quiet: true }).catch(() => ({ pipelines: null }));
+const isLoaded = call => !pipelines || !call["x-kind"] || pipelines.some(each => each.kind === call["x-kind"]);
 const whole = part => part.$ref ? part.$ref.split("/").slice(1).reduce((found, name) => found[name], api) : part;
 const here = text => text.replace(/(https?:\/\/)?localhost:8000/g, location.protocol === "https:" ? location.origin : location.host);
 
 document.getElementById("about").textContent = api.info.description;
+document.getElementById("loaded").textContent = pipelines?.length ? `Loaded here: ${pipelines.map(each => `${each.model} (${PATHS[each.kind] ?? `/v2/models/${each.model}/infer`})`).join(", ")}.` : "";
 for (const [path, methods] of Object.entries(api.paths)) {
   for (const [method, call] of Object.entries(methods)) {
     if (method === "parameters") continue;
     document.getElementById("paths").append(
       element("details", {},
-        element("summary", {}, element("b", {}, method.toUpperCase()), element("code", {}, path), element("span", {}, call.summary)),
+        element("summary", {}, element("b", {}, method.toUpperCase()), element("code", {}, path), element("span", {}, call.summary, isLoaded(call) ? "" : " · not loaded")),
         ...(call.description ? [element("p", {}, call.description)] : []),
         ...[...(methods.parameters ?? []), ...(call.parameters ?? [])].map(whole).map(given =>
           element("p", {}, `${given.name} (${given.in})${given.description ? `: ${given.description}` : ""}`)),
