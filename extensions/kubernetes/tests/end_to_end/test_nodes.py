@@ -285,7 +285,8 @@ def is_unknown(served: Served, node: Node) -> bool:
 
 
 def test_a_new_key_is_taken_without_a_new_pod(served: Served) -> None:
-    before = served.pods()
+    words = ["get", "pods", f"--selector=app.kubernetes.io/name={SERVICE}", "--output=name"]
+    before, count = served.kubectl(*words), served.start_count()
     key = served.project.made("keys", "ADD=ben").split("Bearer ")[1].split()[0]
     served.apply()
 
@@ -295,7 +296,7 @@ def test_a_new_key_is_taken_without_a_new_pod(served: Served) -> None:
         return False
 
     wait_until(answers, "the kubelets' next look at secrets")
-    assert served.pods() == before
+    assert served.kubectl(*words) == before and served.start_count() == count
 
 
 def test_an_engine_that_loses_its_power_is_replaced(served: Served) -> None:
