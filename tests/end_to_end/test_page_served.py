@@ -13,7 +13,7 @@ from tests.project import Project
 # What the page promises, even on a busy machine: from its address to a label, to its first paint.
 LABEL_S, PAINT_MS = 10, 1000
 FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
-STEPS = ["Upload", "Decode, resize", "Network", "Softmax", "Answer", "Wire, browser"]
+STEPS = ["Upload", "Decode, resize", "Neural network", "Softmax", "Answer", "Wire, browser"]
 
 
 @everywhere
@@ -35,7 +35,9 @@ def test_from_up_to_a_label(served: Project, assets: Path, tmp_path: Path) -> No
                 .map(each => each.innerText.split(/\\s*\\n/)))""")
         )
         # A plan reports nothing: its time is in none of them.
-        told = [step for step in STEPS if step != "Network" or served.network == "resnet50_onnx"]
+        told = [
+            step for step in STEPS if step != "Neural network" or served.network == "resnet50_onnx"
+        ]
         assert [row[0] for row in rows] == told
         # The times add up to the whole: nothing is counted twice.
         whole = tab.text(".where summary").split(" ms in all")[0]

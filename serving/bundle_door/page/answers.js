@@ -11,7 +11,7 @@ const STEPS = [
   [/^received$/, "Upload"],
   [/^sounds_preprocess/, "Decode, bands"],
   [/preprocess/, "Decode, resize"],
-  [/(_onnx|_trt|^classification_places)$/, "Network"],
+  [/(_onnx|_trt|^classification_places)$/, "Neural network"],
   [/(postprocess|_choice)/, "Softmax"],
 ];
 
