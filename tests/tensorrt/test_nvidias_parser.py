@@ -4,6 +4,8 @@ shapes of its recipe: those of TensorRT for RTX, which need no GPU."""
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -106,8 +108,8 @@ def test_networks_of_pictures(arch: str, tmp_path: Path) -> None:
 
 def types_after_its_step(pipeline: str, made: Workspace, **chosen: str) -> set[str]:
     recipe, settings, export = by_its_recipe(pipeline, **chosen)
-    step = importlib.import_module(export.step.module)
-    assert step.main([*map(str, export.words), "--out", str(made.onnx)]) == 0
+    words = ["-m", export.step.module, *map(str, export.words), "--out", str(made.onnx)]
+    subprocess.run([sys.executable, *words], cwd=ROOT, check=True)
     return types_of(made.onnx / "model.onnx", recipe.shapes(made, settings))
 
 

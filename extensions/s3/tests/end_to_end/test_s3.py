@@ -382,8 +382,8 @@ def test_a_network_of_ones_own_with_its_steps_and_packages(place: Place, tmp_pat
     project = Project(place.project.path, place.project.settings | settings)
     try:
         project.made("up", FROM=f"{tmp_path}/birds.onnx", TRUST="1")
-        there = place.remote("birds").list("birds_onnx/")
-        assert "birds_onnx/1/packages/robins.py" in there
+        there = place.remote("birds").list()
+        assert any(name.endswith("/packages/robins.py") for name in there), there
         with Client(url=project.http) as client:
             assert client.classify(picture()).labels[0].probability == 1
         assert "is live" in project.made("history")
