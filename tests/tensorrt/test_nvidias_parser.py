@@ -91,8 +91,9 @@ def test_networks_of_pictures(arch: str, tmp_path: Path) -> None:
     """The graph alone: `make up` compares it with PyTorch, and the accuracy gate again."""
     chosen = {"ARCH": arch, "WEIGHTS": "random", "CASCADE": "random"}
     asked = [by_its_recipe(pipeline, **chosen) for pipeline in ARCHITECTURES[arch]]
-    (spec,) = {export.spec for _, _, export in asked}
+    spec, *others = (export.spec for _, _, export in asked)
     assert isinstance(spec, Torchvision)
+    assert all(other.identity() == spec.identity() for other in others), "one is like another"
     network = networks.build(spec)
     made = Workspace(tmp_path)
     made.onnx.mkdir()
