@@ -37,16 +37,22 @@ HEADERS = {
 
 def paths() -> list[str]:
     """What a browser may fetch without an API key, to be able to ask for one."""
-    files = (path for path in PAGE.iterdir() if path.suffix in KINDS and path.suffix != ".html")
-    return ["/", "/docs", "/openapi.json", *sorted(f"/page/{path.name}" for path in files)]
+    shown = sorted(path for path in find_files() if not path.endswith(".html"))
+    return ["/", "/docs", "/openapi.json", *shown]
 
 
 def documents() -> dict[str, Answer]:
-    files = {f"/page/{path.name}": file(path) for path in PAGE.iterdir() if path.suffix in KINDS}
-    shown = {"/": files.pop("/page/index.html"), "/docs": files.pop("/page/docs.html")}
+    found = {path: file(each) for path, each in find_files().items()}
+    shown = {"/": found.pop("/page/index.html"), "/docs": found.pop("/page/docs.html")}
     openapi = yaml.safe_load((HERE / "openapi.yaml").read_text())
     described = tagged(msgspec.json.encode(openapi), "application/json")
-    return {**shown, **files, "/openapi.json": described}
+    return {**shown, **found, "/openapi.json": described}
+
+
+def find_files() -> dict[str, Path]:
+    """By the paths under which they are fetched."""
+    found = (path for path in PAGE.rglob("*") if path.suffix in KINDS)
+    return {f"/page/{path.relative_to(PAGE).as_posix()}": path for path in found}
 
 
 def file(path: Path) -> Answer:

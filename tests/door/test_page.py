@@ -13,7 +13,7 @@ import pytest
 
 from bundle_door.access import certificate
 from bundle_door.access.key_file import Client, add
-from bundle_door.documents import PAGE
+from bundle_door.documents import find_files
 from bundle_serving.exposure import CERTIFICATE
 from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from tests import axe
@@ -500,8 +500,8 @@ def test_a_reload_keeps_what_is_chosen(tab: Tab) -> None:
 def test_the_page_comes_in_two_steps_and_once(page: Behind) -> None:
     """All modules are named at once, and nothing is sent again that has not changed."""
     _, headers, body = page.ask("GET", "/")
-    named = set(re.findall(r'modulepreload" href="page/(\w+)\.js"', body.decode()))
-    assert named == {path.stem for path in PAGE.glob("*.js")} - {"docs"}
+    named = set(re.findall(r'modulepreload" href="(page/[\w/]+\.js)"', body.decode()))
+    assert named == {path[1:] for path in find_files() if path.endswith(".js")} - {"page/docs.js"}
     again = {"if-none-match": headers["etag"]}
     for path in ("/", "/docs", "/openapi.json"):
         _, headers, _ = page.ask("GET", path)
@@ -627,7 +627,7 @@ def test_it_is_small_and_runs_nothing_from_elsewhere(page: Behind) -> None:
         and "default-src 'none'; script-src 'self'" in (headers["content-security-policy"])
     )
     assert b"<style" not in body and b"style=" not in body and b"<script>" not in body
-    assert sum(path.stat().st_size for path in PAGE.iterdir()) < 300_000
+    assert sum(path.stat().st_size for path in find_files().values()) < 300_000
 
 
 @pytest.mark.long

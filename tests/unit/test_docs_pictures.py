@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from bundle_door.documents import PAGE
+from bundle_door.documents import find_files
 from tests.drawn_pictures import DRAWN, PICTURES, read_ratios
 from tests.project import ROOT, find_brought
 from tests.readme_pictures import WORDS
@@ -73,7 +73,7 @@ def test_the_page_says_what_its_pictures_show(picture: Path) -> None:
         words = opened.info[WORDS].splitlines()
     assert "refused" in words and len(words) > 8
     sources = "".join(
-        path.read_text() for path in PAGE.iterdir() if path.suffix in (".html", ".js")
+        path.read_text() for path in find_files().values() if path.suffix in (".html", ".js")
     )
     assert not [each for each in words if each not in sources]
 

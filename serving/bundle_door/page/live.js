@@ -1,7 +1,7 @@
 // How the server is doing, asked again every few seconds while the page is looked at.
 import { byId, element, shape } from "./elements.js";
 import { json } from "./server.js";
-import { ms } from "./answers.js";
+import { ms } from "./answers/answers.js";
 
 const EVERY_MS = 5000;
 const BECAME = {

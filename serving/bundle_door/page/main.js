@@ -1,17 +1,17 @@
 // The page: what is served, a question, its answers; and how the server is doing.
 import { byId, element } from "./elements.js";
 import { askForKey, hasKey, json } from "./server.js";
-import { answerOf, canAsk } from "./questions.js";
-import { answered, card, compared, refused, titleOf, waiting } from "./answers.js";
-import { plain } from "./bars.js";
-import { told } from "./boxes.js";
-import { Clip, isClip } from "./clips.js";
-import { filesOf } from "./files.js";
-import { MANY, Many } from "./many.js";
-import { offer } from "./samples.js";
-import { areAlike, count, forget as forgetTally } from "./tally.js";
-import { enqueue, withdraw } from "./turns.js";
-import * as camera from "./camera.js";
+import { answerOf, canAsk } from "./asking/questions.js";
+import { answered, card, compared, refused, titleOf, waiting } from "./answers/answers.js";
+import { plain } from "./answers/bars.js";
+import { told } from "./answers/boxes.js";
+import { Clip, isClip } from "./answers/clips.js";
+import { filesOf } from "./asking/files.js";
+import { MANY, Many } from "./answers/many.js";
+import { offer } from "./asking/samples.js";
+import { areAlike, count, forget as forgetTally } from "./answers/tally.js";
+import { enqueue, withdraw } from "./asking/turns.js";
+import * as camera from "./asking/camera.js";
 import { watch } from "./live.js";
 
 // What the bundle brings; every other pipeline is the user's own.

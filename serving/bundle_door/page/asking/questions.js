@@ -1,7 +1,7 @@
 // One question to one pipeline, and its answer in one form: {labels, boxes, areas or table, timings, browser_ms}.
-import { ask, json, refusalOf } from "./server.js";
+import { ask, json, refusalOf } from "../server.js";
 import { requireReadable } from "./files.js";
-import { numbers } from "./rows.js";
+import { numbers } from "../answers/rows.js";
 
 // Longer than any network here looks at; a larger one would only be sent and shrunk.
 const MOST_PIXELS = 640;

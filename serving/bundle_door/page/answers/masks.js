@@ -1,5 +1,5 @@
 // What each pixel belongs to: the picture with its classes coloured, and what the colours mean.
-import { element } from "./elements.js";
+import { element } from "../elements.js";
 import { bar, plain } from "./bars.js";
 import { chips } from "./filters.js";
 

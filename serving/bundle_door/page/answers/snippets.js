@@ -1,5 +1,5 @@
 // The same request for a program.
-import { hasKey } from "./server.js";
+import { hasKey } from "../server.js";
 
 export function snippets(pipeline, question) {
   if (pipeline.kind === "rows") return ofRows(pipeline);

@@ -1,6 +1,6 @@
 // Rows of numbers, as people paste them from a file or a spreadsheet; and a table of their answers.
-import { element } from "./elements.js";
-import { Refusal } from "./server.js";
+import { element } from "../elements.js";
+import { Refusal } from "../server.js";
 
 const MISSING = ["", "na", "nan", "null", "none"];
 // As spreadsheets write them: unless a comma is between cells, it may be the decimal point.

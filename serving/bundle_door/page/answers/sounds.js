@@ -1,5 +1,5 @@
 // A sound as people see it: its loudness over time, to be played.
-import { element, shape } from "./elements.js";
+import { element, shape } from "../elements.js";
 
 const BARS = 160, HEIGHT = 64;
 // The wave is drawn of so few samples a second.

@@ -1,5 +1,5 @@
 // How often two versions said the same, of all that was asked of both.
-import { byId } from "./elements.js";
+import { byId } from "../elements.js";
 
 let same = 0, asked = 0;
 

@@ -1,7 +1,7 @@
 // The machine's camera, where it has one and the browser may use it: a photo, or one picture after the other.
-import { byId, element } from "./elements.js";
-import { bar } from "./bars.js";
-import { frames } from "./boxes.js";
+import { byId, element } from "../elements.js";
+import { bar } from "../answers/bars.js";
+import { frames } from "../answers/boxes.js";
 
 // Over which frames a second are counted.
 const COUNTED_MS = 3000;

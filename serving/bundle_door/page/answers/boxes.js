@@ -1,6 +1,6 @@
 // What is where: the picture with its boxes, and the same as a list. Both number them alike; whoever
 // points at one, or reaches it with the keyboard, sees the other.
-import { element } from "./elements.js";
+import { element } from "../elements.js";
 import { bar, plain } from "./bars.js";
 import { chips, least } from "./filters.js";
 

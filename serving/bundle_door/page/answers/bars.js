@@ -1,5 +1,5 @@
 // A label with its probability as a bar.
-import { element } from "./elements.js";
+import { element } from "../elements.js";
 
 // The page warns of untrained weights once.
 export const plain = label => (label ?? "").replace(/ \(untrained weights\)$/, "");

@@ -1,9 +1,9 @@
 // A video: pictures of it are asked about, one after the other, and a timeline shows their labels.
-import { element } from "./elements.js";
+import { element } from "../elements.js";
 import { plain } from "./bars.js";
 import { marksOf, titleOf } from "./answers.js";
-import { pictureOf } from "./camera.js";
-import { Refusal } from "./server.js";
+import { pictureOf } from "../asking/camera.js";
+import { Refusal } from "../server.js";
 
 // Pictures a second; of a long video, so many in all.
 const A_SECOND = 2, MOST = 120;

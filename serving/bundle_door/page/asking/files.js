@@ -1,5 +1,5 @@
 // What people drop or paste: files, and those in folders.
-import { Refusal } from "./server.js";
+import { Refusal } from "../server.js";
 
 export async function filesOf(transfer) {
   // Folders are known only until the event has ended: all are asked for at once.

@@ -1,5 +1,5 @@
 // What of an answer is shown: classes that are switched off and on, and the least score.
-import { element } from "./elements.js";
+import { element } from "../elements.js";
 
 export function chips(names, changed) {
   const off = new Set();

@@ -1,5 +1,5 @@
 // Many pictures at once: a grid of small ones with their labels, how far it is, and all of it as a file.
-import { byId, element } from "./elements.js";
+import { byId, element } from "../elements.js";
 import { plain } from "./bars.js";
 import { marksOf, titleOf } from "./answers.js";
 

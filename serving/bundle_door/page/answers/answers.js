@@ -4,7 +4,7 @@ import { drawn } from "./boxes.js";
 import { coloured } from "./masks.js";
 import { heard } from "./sounds.js";
 import { tabled } from "./rows.js";
-import { element } from "./elements.js";
+import { element } from "../elements.js";
 import { snippets } from "./snippets.js";
 
 const STEPS = [
