@@ -33,7 +33,11 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from .aio import AsyncClient
-    from .boxes import Box, Detected
+    from .answers.boxes import Box, Detected
+    from .answers.masks import Area, Segmented
+    from .answers.texts import Sentiment
+    from .answers.vectors import Embedding
+    from .answers.wire import Label, Result
     from .client import Client
     from .errors import (
         ClientError,
@@ -48,11 +52,7 @@ if TYPE_CHECKING:
         TextRefused,
     )
     from .frames import Watched
-    from .masks import Area, Segmented
     from .sources import Source
-    from .texts import Sentiment
-    from .vectors import Embedding
-    from .wire import Label, Result
 
 __all__ = [
     "Area",
@@ -82,16 +82,16 @@ __all__ = [
 # Imported at first use: a synchronous program can do without asyncio, and the command line is
 # ready for Ctrl-C before anything large is imported.
 HOMES = {
-    "Area": "masks",
+    "Area": "answers.masks",
     "AsyncClient": "aio",
-    "Box": "boxes",
+    "Box": "answers.boxes",
     "Client": "client",
-    "Detected": "boxes",
-    "Embedding": "vectors",
-    "Label": "wire",
-    "Result": "wire",
-    "Segmented": "masks",
-    "Sentiment": "texts",
+    "Detected": "answers.boxes",
+    "Embedding": "answers.vectors",
+    "Label": "answers.wire",
+    "Result": "answers.wire",
+    "Segmented": "answers.masks",
+    "Sentiment": "answers.texts",
     "Source": "sources",
     "Watched": "frames",
 }

@@ -12,19 +12,19 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
-from .canary import ASK_S, Canary
+from .answers.vectors import MODEL as VECTOR_MODEL
+from .answers.vectors import Embedding, embedding, of_the_service
+from .answers.wire import Result, labels
 from .errors import ClientError, ServerFault
-from .faults import refusals, translate_faults
 from .frames import MODEL as VIDEO_MODEL
 from .frames import Watched, Watching
-from .patience import patiently_async
 from .server import Protocol, server
 from .settings import AHEAD, MAX_BYTES, TIMEOUT_S, check_positive, main_model
 from .sources import Source, Sources, expand, name_in_errors, name_of, read
-from .transport import Connection, knock
-from .vectors import MODEL as VECTOR_MODEL
-from .vectors import Embedding, embedding, of_the_service
-from .wire import Result, labels
+from .transport.canary import ASK_S, Canary
+from .transport.connection import Connection, knock
+from .transport.faults import refusals, translate_faults
+from .transport.patience import patiently_async
 
 T = TypeVar("T")
 Ask: TypeAlias = Callable[[Source], Awaitable[T]]

@@ -12,29 +12,29 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
-from .arrays import MODEL as ARRAY_MODEL
-from .arrays import labels as labels_of_arrays
-from .boxes import MODEL as BOX_MODEL
-from .boxes import OUTPUTS as BOX_OUTPUTS
-from .boxes import Detected, read_boxes
-from .canary import ASK_S, Canary
+from .answers.arrays import MODEL as ARRAY_MODEL
+from .answers.arrays import labels as labels_of_arrays
+from .answers.boxes import MODEL as BOX_MODEL
+from .answers.boxes import OUTPUTS as BOX_OUTPUTS
+from .answers.boxes import Detected, read_boxes
+from .answers.masks import MODEL as MASK_MODEL
+from .answers.masks import OUTPUTS as MASK_OUTPUTS
+from .answers.masks import Segmented, read_mask
+from .answers.texts import MODEL as TEXT_MODEL
+from .answers.texts import Sentiment, sentiments
+from .answers.vectors import MODEL as VECTOR_MODEL
+from .answers.vectors import Embedding, embedding, of_the_service
+from .answers.wire import Label, Result, labels
 from .errors import ClientError, PictureRefused, ServerFault, SoundRefused, TextRefused
-from .faults import refusals, translate_faults
 from .frames import MODEL as VIDEO_MODEL
 from .frames import Watched, Watching
-from .masks import MODEL as MASK_MODEL
-from .masks import OUTPUTS as MASK_OUTPUTS
-from .masks import Segmented, read_mask
-from .patience import patiently
 from .server import Protocol, server
 from .settings import AHEAD, MAX_BYTES, TIMEOUT_S, check_positive, main_model
 from .sources import SOUNDS, Source, Sources, expand, name_in_errors, name_of, read
-from .texts import MODEL as TEXT_MODEL
-from .texts import Sentiment, sentiments
-from .transport import Connection, knock, load
-from .vectors import MODEL as VECTOR_MODEL
-from .vectors import Embedding, embedding, of_the_service
-from .wire import Label, Result, labels
+from .transport.canary import ASK_S, Canary
+from .transport.connection import Connection, knock, load
+from .transport.faults import refusals, translate_faults
+from .transport.patience import patiently
 
 SOUND_MODEL = "sounds"
 

@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from . import show
+from .answers.wire import Result
 from .client import Client
 from .errors import CONCERNS_ALL, ServerUnreachable
 from .server import PORTS, PROTOCOLS
 from .settings import TIMEOUT_S
 from .sources import Source, expand, name_of
-from .wire import Result
 
 ANSWERED, FAILED, UNREACHABLE, INTERRUPTED = 0, 1, 3, 130
 # Up to so many pictures get a table each, more of them a line each.

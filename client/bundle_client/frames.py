@@ -8,15 +8,15 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from .answers.wire import Label, labels, not_understood, question
 from .errors import ServerBusy
-from .faults import translate_faults
-from .patience import patiently
 from .pixels import array_file
 from .server import Server
 from .settings import check_positive
 from .sources import Source, name_in_errors, read
-from .transport import knock, load, make_headers, over_grpc
-from .wire import Label, labels, not_understood, question
+from .transport.connection import knock, load, make_headers, over_grpc
+from .transport.faults import translate_faults
+from .transport.patience import patiently
 
 MODEL = "video"
 MOST_SEQUENCES = 2**53

@@ -4,10 +4,10 @@ import json
 import unicodedata
 from typing import TYPE_CHECKING
 
-from .boxes import Box, Detected
+from .answers.boxes import Box, Detected
+from .answers.masks import Segmented
+from .answers.wire import Label, Result
 from .errors import ClientError
-from .masks import Segmented
-from .wire import Label, Result
 
 if TYPE_CHECKING:
     from rich.console import Console

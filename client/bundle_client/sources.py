@@ -120,7 +120,7 @@ def read(source: Source, max_bytes: int, timeout: float, kind: Kind = PICTURES) 
         if not scheme:
             picture = read_file(source, max_bytes, kind)
         elif scheme in ("http", "https"):
-            from .fetch import fetch
+            from .transport.fetch import fetch
 
             picture = fetch(os.fspath(source), max_bytes, timeout)
         else:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .annotated import writing
+from .answers.wire import Label
 from .client import Client
 from .errors import ClientError, ServerUnreachable
 from .frames import Watched
 from .show import percent, printable, title
 from .sources import Source
 from .video import SHORT_SIDE, BrokenOff, Frame, Frames, hide_password
-from .wire import Label
 
 WATCHED, FAILED, UNREACHABLE, INTERRUPTED = 0, 1, 3, 130
 # To the beginning of the line, which is then empty.

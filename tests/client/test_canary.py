@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bundle_client.canary import Canary, share
+from bundle_client.transport.canary import Canary, share
 
 
 def config(percent: str) -> dict[str, object]:

@@ -23,8 +23,8 @@ from bundle_client import (
     ServerUnreachable,
     Source,
     SourceError,
-    patience,
 )
+from bundle_client.transport import patience
 from tests.client.stand_in import LIMIT, StandIn, handler
 
 Many = Callable[..., list[Result]]

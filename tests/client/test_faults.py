@@ -15,8 +15,8 @@ from bundle_client import (
     ServerFault,
     ServerUnreachable,
 )
-from bundle_client.faults import fault, refusals
-from bundle_client.plain_http import HttpError
+from bundle_client.transport.faults import fault, refusals
+from bundle_client.transport.plain_http import HttpError
 
 URL = "localhost:8000"
 TO_CONNECT = "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: "

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from bundle_client import Label, ServerFault
-from bundle_client.wire import labels, parse_label, question
+from bundle_client.answers.wire import labels, parse_label, question
 
 
 @pytest.mark.parametrize(

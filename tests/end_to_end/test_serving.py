@@ -63,7 +63,10 @@ def test_a_command_that_only_asks_imports_nothing_large(
     asked = served.make(command, IMG=str(tmp_path / "noise.jpg"), PYTHONPROFILEIMPORTTIME="1")
     assert asked.returncode == 0
     imported = {line.split("|")[-1].strip() for line in asked.stderr.splitlines()}
-    assert {"scripts", "bundle_client.wire" if command == "classify" else "rich"} <= imported
+    assert {
+        "scripts",
+        "bundle_client.answers.wire" if command == "classify" else "rich",
+    } <= imported
     # What is in a container is asked of Docker.
     needed = {"docker"} if command == "status" and served.settings["FLAVOUR"] != "local" else set()
     assert imported & {*LARGE} == needed

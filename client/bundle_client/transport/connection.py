@@ -8,14 +8,14 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from .arrays import question as arrays_question
-from .errors import NotInstalled
+from ..answers.arrays import question as arrays_question
+from ..answers.texts import question as texts_question
+from ..answers.vectors import question as vectors_question
+from ..answers.wire import question, question_for
+from ..errors import NotInstalled
+from ..server import Protocol, Server
 from .faults import unreachable
 from .plain_http import PlainHttp
-from .server import Protocol, Server
-from .texts import question as texts_question
-from .vectors import question as vectors_question
-from .wire import question, question_for
 
 CONNECT_S = 5.0
 INT32_MAX = 2**31 - 1

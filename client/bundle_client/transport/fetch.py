@@ -6,7 +6,7 @@ import time
 import urllib.error
 import urllib.request
 
-from .errors import SourceError, too_large
+from ..errors import SourceError, too_large
 
 CHUNK = 1 << 16
 

@@ -3,7 +3,7 @@
 import ssl
 from typing import Any
 
-from .errors import SourceError
+from ..errors import SourceError
 
 
 class _UnderAName(ssl.SSLContext):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .errors import (
+from ..errors import (
     ClientError,
     KeyRefused,
     ModelUnavailable,

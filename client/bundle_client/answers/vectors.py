@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .errors import ClientError, PictureRefused, ServerFault, ServerUnreachable
+from ..errors import ClientError, PictureRefused, ServerFault, ServerUnreachable
 from .wire import as_text, not_understood
 
 if TYPE_CHECKING:

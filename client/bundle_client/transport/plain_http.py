@@ -12,7 +12,7 @@ from http.client import HTTPConnection, HTTPResponse, HTTPSConnection, RemoteDis
 from typing import Any
 from urllib.parse import quote
 
-from .server import Server
+from ..server import Server
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 

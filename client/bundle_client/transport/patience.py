@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
-from .errors import ServerBusy, ServerUnreachable
+from ..errors import ServerBusy, ServerUnreachable
 
 T = TypeVar("T")
 

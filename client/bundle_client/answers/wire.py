@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import ClientError, ServerFault
+from ..errors import ClientError, ServerFault
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""What the server answers, as a program wants it: labels, boxes, areas, vectors."""

@@ -1,0 +1,1 @@
+"""How requests get to the server and answers back, and what can go wrong on the way."""
