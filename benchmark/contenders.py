@@ -17,10 +17,10 @@ import numpy as np
 
 from benchmark.load import Ask, Connect, Question, infer_path, over_grpc, over_http
 from benchmark.services.usual import SETUP, Setup
-from bundle_serving import main_pipeline
 from bundle_serving.health import PICTURE
 from bundle_serving.openvino_engine import Engine
 from bundle_serving.pictures import Transform, to_pixels
+from bundle_serving.process import main_pipeline
 from bundle_serving.scores import softmax
 from kinds.image.recipe import Image
 from scripts.base import files

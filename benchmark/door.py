@@ -24,7 +24,7 @@ from pathlib import Path
 import psutil
 
 from benchmark.load import RAW, Connect, connect_over, infer_path, over_grpc, over_http
-from bundle_serving import sockets
+from bundle_serving.process import sockets
 
 
 @dataclass

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bundle_serving.main_pipeline import DEFAULT
+from bundle_serving.process.main_pipeline import DEFAULT
 from scripts.base import files
 
 BATCH = 32
@@ -66,7 +66,7 @@ def serve_both(copied: bool) -> Iterator[Callable[[], bytes]]:
     with tempfile.TemporaryDirectory() as folder:
         models, log = Path(folder) / "models", Path(folder) / "log"
         _lay_out(models, copied)
-        command = [sys.executable, "-m", "bundle_serving.start_server"]
+        command = [sys.executable, "-m", "bundle_serving.process.start_server"]
         command += ["--repository", str(models), "--run-dir", f"{folder}/run"]
         command += [f"--{name}-port={port}" for name, port in PORTS.items()]
         with log.open("w") as file:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import grpc
 
-from bundle_serving.kserve import pb
+from bundle_serving.protocol.kserve import pb
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 

@@ -21,7 +21,7 @@ from statistics import median
 import numpy as np
 
 from bundle_serving.openvino_engine import HINTS, Engine
-from bundle_serving.start_server import REUSED
+from bundle_serving.process.start_server import REUSED
 from scripts.measuring.confidence import Estimate
 
 BATCHES = (1, 2, 4)

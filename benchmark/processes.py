@@ -26,7 +26,7 @@ import psutil
 
 from benchmark.load import RAW, Question, measure, over_http
 from bundle_door.settings import PROCESSES
-from bundle_serving import keeper_notes
+from bundle_serving.process import keeper_notes
 
 CONFIG = """
 name: "count" backend: "python" max_batch_size: 16

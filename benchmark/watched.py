@@ -19,7 +19,7 @@ import psutil
 
 from benchmark.door import measure_load
 from benchmark.load import Connect, infer_path, over_grpc, over_http
-from bundle_serving import sockets, traces
+from bundle_serving.process import sockets, traces
 from scripts.base.paths import ROOT
 from scripts.measuring.confidence import Estimate
 from scripts.recipes import pipelines

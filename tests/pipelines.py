@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from bundle_serving.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from scripts.recipes import pipelines
 from scripts.recipes.layout import GPU
 from tests.project import ROOT, Project

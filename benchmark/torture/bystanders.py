@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import grpc
 
 from benchmark.torture.subject import PICTURE, Subject
-from bundle_serving import kserve
+from bundle_serving.protocol import kserve
 
 PAUSE_S = 0.05
 LOOK_S = 0.5

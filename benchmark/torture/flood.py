@@ -14,7 +14,7 @@ import grpc
 from benchmark.torture import pictures
 from benchmark.torture.requests import RAW, Hostile
 from benchmark.torture.subject import PICTURE, Subject
-from bundle_serving import kserve
+from bundle_serving.protocol import kserve
 
 OF_A_MEGABYTE = 0.6
 DEADLINE_S = 60

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import grpc
 
 from benchmark.torture.requests import Target
-from bundle_serving.kserve import pb
+from bundle_serving.protocol.kserve import pb
 
 SERVICE = "/inference.GRPCInferenceService/"
 METHODS = ["ModelInfer"] * 5 + ["ModelMetadata", "ModelConfig", "ModelReady", "ServerMetadata"]

@@ -13,8 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmark.torture.subject import Subject
-from bundle_serving import keeper_notes
 from bundle_serving.health import reason_not_to_trust
+from bundle_serving.process import keeper_notes
 from scripts.base.paths import PYTHON
 from scripts.base.ports import free_ports
 from scripts.recipes import pipelines

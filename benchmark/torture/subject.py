@@ -18,10 +18,10 @@ import psutil
 
 from benchmark.torture.pictures import good
 from benchmark.torture.requests import RAW, Target
-from bundle_serving import processes
 from bundle_serving.health import PICTURE as WHITE
-from bundle_serving.kserve import pb
-from bundle_serving.main_pipeline import DEFAULT
+from bundle_serving.process import processes
+from bundle_serving.process.main_pipeline import DEFAULT
+from bundle_serving.protocol.kserve import pb
 
 ANSWER_S = 60
 # More than the instances of any of its models, which take turns.

@@ -25,7 +25,8 @@ from benchmark.torture.odd_pictures import flat_png
 from benchmark.torture.own_server import Own
 from benchmark.torture.requests import HARMLESS, RAW, Hostile, attacks, mutants, status_of
 from benchmark.torture.subject import PARTS, PICTURE, Subject, harm
-from bundle_serving import keeper_notes, kserve, sockets
+from bundle_serving.process import keeper_notes, sockets
+from bundle_serving.protocol import kserve
 
 SEED = 15
 TRIAL_S = 5

@@ -13,9 +13,9 @@ import yaml
 from bundle_client import __version__
 from bundle_door import prepare
 from bundle_door.access import certificate
-from bundle_serving import main_pipeline
-from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
-from bundle_serving.traces import ENDPOINT, Collector
+from bundle_serving.process import main_pipeline
+from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
+from bundle_serving.process.traces import ENDPOINT, Collector
 from extensions.kubernetes import pod_copies
 from scripts.base import files
 from scripts.base.errors import UserError

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import psutil
 
-from bundle_serving import processes
 from bundle_serving.address import Address
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.server_log import first_error
+from bundle_serving.process import processes
+from bundle_serving.process.server_log import first_error
 from extensions.similar.export import ARCH
 from extensions.similar.service_keeper import RESTARTED, STOP_S
 from extensions.similar.settings import embeddings, embeddings_port

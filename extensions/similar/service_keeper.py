@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from bundle_serving import leftovers
+from bundle_serving.process import leftovers
 
 STOP_S = 20
 # Keeps the log short if it cannot start.

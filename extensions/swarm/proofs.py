@@ -1,6 +1,6 @@
 """What each server of a swarm must answer before it is asked by anyone: a few of the requests with
 known answers, and what the version answered where they were compared with PyTorch's. A server asks
-itself (bundle_serving/proof.py)."""
+itself (bundle_serving/protocol/proof.py)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def path(ensemble: str, version: int) -> Path:
 def write(version: Version, answers: Sequence[Answer]) -> None:
     """The smallest requests, as many as go in. What a borrowed network answered is proved in its
     own pipeline."""
-    from bundle_serving import proof  # which loads numpy, as gate does
+    from bundle_serving.protocol import proof  # which loads numpy, as gate does
     from scripts.steps import gate
 
     recipe = version.pipeline.recipe

@@ -21,7 +21,7 @@ from typing import Any
 from docker.errors import APIError, NotFound
 from docker.types import RestartPolicy, ServiceMode
 
-from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
+from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
 from extensions.swarm import proofs, spread, stack_file
 from extensions.swarm import settings as own
 from extensions.swarm.spread import Node

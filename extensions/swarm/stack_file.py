@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bundle_serving import main_pipeline
+from bundle_serving.process import main_pipeline
 from scripts.base.errors import UserError
 
 Service = dict[str, Any]

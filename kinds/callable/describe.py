@@ -18,8 +18,8 @@ from pytriton.proxy.types import Request
 
 from bundle_serving.infer import pack_question
 from bundle_serving.own_steps import use_packages
-from bundle_serving.values import Spec
 from kinds.callable.serving.callables import Bound, Instance, NotServed, load, one_line
+from kinds.callable.serving.values import Spec
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
 

@@ -15,7 +15,7 @@ from bundle_serving import infer
 from bundle_serving.agreement import Agreement
 from bundle_serving.health import EXAMPLE
 from bundle_serving.infer import Answer, Question
-from bundle_serving.values import NotAValue, Spec, rows
+from kinds.callable.serving.values import NotAValue, Spec, rows
 from scripts.artefacts import packages
 from scripts.artefacts.step import Place, Step
 from scripts.artefacts.workspace import Workspace

@@ -12,9 +12,9 @@ import torch
 from PIL import Image
 from torch import nn
 
-from bundle_serving import golden
 from bundle_serving.infer import Answer
 from bundle_serving.pictures import Transform
+from bundle_serving.protocol import golden
 from kinds.detection.source import Detector
 from scripts.artefacts.onnx_file import BATCH, save
 from scripts.steps.networks import Network, download_weights, fill_weights, origin_of, read_state

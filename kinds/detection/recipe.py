@@ -11,9 +11,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field
 
-from bundle_serving import golden
 from bundle_serving.agreement import Agreement
 from bundle_serving.infer import Answer
+from bundle_serving.protocol import golden
 from kinds.detection.detr.source import Detr
 from kinds.detection.export import ANCHORS
 from kinds.detection.mean_precision import Coco

@@ -99,8 +99,8 @@ def _ask_golden(module: Any, pictures: Mapping[str, Any], out: Path) -> None:
     import numpy as np
     import torch
 
-    from bundle_serving import golden
-    from bundle_serving.arrays import Squares, to_square
+    from bundle_serving.protocol import golden
+    from kinds.places.serving.arrays import Squares, to_square
     from scripts.artefacts.picture import mug
 
     drawing = np.asarray(mug().convert("RGB").resize((320, 320)), np.float32)

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from bundle_serving import golden
 from bundle_serving.agreement import Bound
 from bundle_serving.pictures import Transform, to_pixels
+from bundle_serving.protocol import golden
 from kinds.segmentation.serving.agreement_of_masks import SEGMENTATION, of_masks
 from kinds.segmentation.source import Segmenter
 from scripts.artefacts.exporting import run

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from bundle_serving import golden
 from bundle_serving.agreement import Agreement, of_answers
 from bundle_serving.infer import Answer
+from bundle_serving.protocol import golden
 from kinds.segmentation.overlaps import Masks
 from kinds.segmentation.source import Segmenter
 from scripts.artefacts.manifest import EXPECTED

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bundle_serving import golden
 from bundle_serving.agreement import Agreement, Bound, compare
+from bundle_serving.protocol import golden
 from kinds.sound.serving.sounds import Hearing, to_windows
 from kinds.sound.source import Listener
 from scripts.artefacts.exporting import run

@@ -62,7 +62,8 @@ def export(spec: Table, out: Path) -> None:
         import numpy as np
         import onnx
 
-        from bundle_serving import golden, onnxruntime_engine
+        from bundle_serving import onnxruntime_engine
+        from bundle_serving.protocol import golden
         from kinds.table import forests, graphs, originals, rows
         from kinds.table.tensors import INPUT
 

@@ -117,8 +117,8 @@ def _check(classifier: Any, spec: Classifier, out: Path) -> dict[str, Any]:
     import torch
     from numpy.typing import NDArray
 
-    from bundle_serving import golden
     from bundle_serving.agreement import compare
+    from bundle_serving.protocol import golden
     from kinds.text.serving.texts import to_tokens
     from scripts.intake.original import session
 

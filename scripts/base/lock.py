@@ -38,7 +38,7 @@ def container_can_read() -> bool:
 @contextlib.contextmanager
 def hands_off() -> Iterator[None]:
     """While this command changes what is loaded, the keeper restores nothing."""
-    from bundle_serving import hands  # which takes asyncio along
+    from bundle_serving.process import hands  # which takes asyncio along
 
     with hands.hold_for_command(hands_off_file()):
         yield

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bundle_serving import CACHE
 from bundle_serving.address import Address
-from bundle_serving.guard import GRPC_HEADER, HEADER
+from bundle_serving.process.guard import GRPC_HEADER, HEADER
 from scripts import bootstrap
 from scripts.base.errors import UserError
 from scripts.base.paths import REQUIREMENTS, VENV

@@ -10,7 +10,7 @@ from scripts.base.errors import UserError
 from scripts.recipes import folders
 
 if TYPE_CHECKING:
-    from bundle_serving.messages import ModelConfig
+    from bundle_serving.protocol.messages import ModelConfig
     from scripts.recipes.layout import Share
 
 LABELS = "labels.txt"
@@ -20,7 +20,7 @@ def read(path: Path) -> ModelConfig:
     # Half a second to import, and commands that only ask read no config.
     from google.protobuf import text_format
 
-    from bundle_serving.messages import ModelConfig
+    from bundle_serving.protocol.messages import ModelConfig
 
     try:
         return text_format.Parse(path.read_text(), ModelConfig())

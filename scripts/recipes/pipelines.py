@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bundle_serving import main_pipeline
+from bundle_serving.process import main_pipeline
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT

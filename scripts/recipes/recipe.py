@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import PrivateAttr
 
-from bundle_serving import agreement, golden
+from bundle_serving import agreement
 from bundle_serving.agreement import Agreement
 from bundle_serving.infer import Answer, Question
+from bundle_serving.protocol import golden
 from scripts.artefacts.manifest import ExportSpec
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace

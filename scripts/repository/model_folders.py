@@ -23,7 +23,7 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.repository import switches
 
 if TYPE_CHECKING:
-    from bundle_serving.messages import ModelConfig
+    from bundle_serving.protocol.messages import ModelConfig
     from scripts.recipes.recipe import Contents
 
 NEWEST_VERSION = re.compile(rb"version_policy:?\s*\{\s*latest:?\s*\{\s*num_versions:\s*1\s*\}\s*\}")

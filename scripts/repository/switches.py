@@ -10,7 +10,7 @@ from scripts.base.errors import UserError
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-    from bundle_serving.messages import ModelConfig
+    from bundle_serving.protocol.messages import ModelConfig
     from scripts.recipes.recipe import Recipe
 
 # The rest is what the bundle itself relies on: names, tensors, versions, steps.
@@ -21,7 +21,7 @@ def require(recipe: Recipe) -> None:
     """Raises UserError if Triton's grammar has no such switches."""
     if not recipe.triton:
         return
-    from bundle_serving.messages import ModelConfig
+    from bundle_serving.protocol.messages import ModelConfig
 
     for model, wanted in recipe.triton.items():
         if model not in recipe.members:

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from bundle_serving import golden
 from bundle_serving.infer import Answer, Question
+from bundle_serving.protocol import golden
 from scripts import bootstrap
 from scripts.artefacts import packages
 from scripts.artefacts.exporting import as_words

@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from bundle_serving import keeper_notes
 from bundle_serving.health import reason_not_to_trust
+from bundle_serving.process import keeper_notes
 from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT

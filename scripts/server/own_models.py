@@ -46,7 +46,7 @@ def lay_out(model: str, server: State) -> None:
 def _as_text(path: Path) -> str:
     from google.protobuf import json_format, text_format
 
-    from bundle_serving.messages import ModelConfig
+    from bundle_serving.protocol.messages import ModelConfig
 
     try:
         config = json_format.ParseDict(json.loads(path.read_text()), ModelConfig())

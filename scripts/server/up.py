@@ -14,8 +14,8 @@ from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
-from bundle_serving import main_pipeline
-from bundle_serving.server_log import first_error
+from bundle_serving.process import main_pipeline
+from bundle_serving.process.server_log import first_error
 from scripts.base import console, files, interrupts, lock, ports
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines

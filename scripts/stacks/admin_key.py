@@ -7,7 +7,7 @@ import os
 import secrets
 from pathlib import Path
 
-from bundle_serving import guard
+from bundle_serving.process import guard
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bundle_door import prepare
 from bundle_door.access import certificate
-from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY
+from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY
 from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT

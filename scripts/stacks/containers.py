@@ -23,10 +23,10 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
 
 import docker
-from bundle_serving import keeper_notes, main_pipeline, relayed
-from bundle_serving.exposure import PRIVATE_KEY
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.server_log import first_error
+from bundle_serving.process import keeper_notes, main_pipeline, relayed
+from bundle_serving.process.exposure import PRIVATE_KEY
+from bundle_serving.process.server_log import first_error
 from scripts import bootstrap
 from scripts.artefacts.manifest import read_pins
 from scripts.artefacts.step import Place, Step
@@ -321,7 +321,9 @@ class DockerStack:
     def take_over(self, known: State, new: State) -> None:
         """Once it answers."""
         old, (beside,) = self._container("server"), self._find_beside()
-        code, said = _execute(beside, "python3", "-m", "bundle_serving.relayed", RELAY_FOLDER)
+        code, said = _execute(
+            beside, "python3", "-m", "bundle_serving.process.relayed", RELAY_FOLDER
+        )
         if code:
             cause = f"the new server does not get the ports ({last_line(said)})"
             raise UserError(cause, "make up tries it again")

@@ -11,7 +11,7 @@ from pathlib import Path
 from bundle_door.access import certificate
 from bundle_serving import own_requests
 from bundle_serving.address import Address
-from bundle_serving.exposure import API_KEYS, TLS_FOLDER, Exposure
+from bundle_serving.process.exposure import API_KEYS, TLS_FOLDER, Exposure
 from scripts.base import files, ports
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from bundle_serving.gpu import LOST, NVML_LOST
+from bundle_serving.process.gpu import LOST, NVML_LOST
 from scripts.artefacts import gpus
 from scripts.artefacts.gpus import Gpu
 from scripts.artefacts.step import Place

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import psutil
 
-from bundle_serving import drain, sockets
-from bundle_serving.processes import family
+from bundle_serving import drain
+from bundle_serving.process import sockets
+from bundle_serving.process.processes import family
 from scripts.base import ports
 from scripts.settings.settings import Settings
 

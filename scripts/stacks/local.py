@@ -15,11 +15,11 @@ from typing import Any
 
 import psutil
 
-from bundle_serving import keeper_notes, leftovers, processes, sockets
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.over_socket import AtSocket
-from bundle_serving.server_log import first_error
-from bundle_serving.start_server import STOP_S, StartError, libpython_folder
+from bundle_serving.process import keeper_notes, leftovers, processes, sockets
+from bundle_serving.process.server_log import first_error
+from bundle_serving.process.start_server import STOP_S, StartError, libpython_folder
+from bundle_serving.protocol.over_socket import AtSocket
 from scripts import bootstrap
 from scripts.artefacts.step import Place, Step
 from scripts.base import interrupts, lock, ports

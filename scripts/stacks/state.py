@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from bundle_serving import main_pipeline, sockets
 from bundle_serving.address import Address
+from bundle_serving.process import main_pipeline, sockets
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT

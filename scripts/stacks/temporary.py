@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.server_log import first_error
-from bundle_serving.start_server import STOP_S
+from bundle_serving.process.server_log import first_error
+from bundle_serving.process.start_server import STOP_S
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.base.ports import free_ports

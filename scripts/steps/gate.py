@@ -28,11 +28,12 @@ from typing import IO
 
 import numpy as np
 
-from bundle_serving import golden, leftovers, over_socket, sockets
 from bundle_serving.agreement import Agreement, Bound, compare
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.infer import Answer, Question, ask
-from bundle_serving.server_log import first_error
+from bundle_serving.process import leftovers, sockets
+from bundle_serving.process.server_log import first_error
+from bundle_serving.protocol import golden, over_socket
 from scripts.artefacts.exporting import read
 from scripts.artefacts.manifest import Manifest
 from scripts.base import files
@@ -131,7 +132,13 @@ def serve_candidate(candidate: Candidate) -> Iterator[http.client.HTTPConnection
         tempfile.TemporaryFile("w+") as log,
     ):
         connection, listens = _where(Path(run))
-        command = [sys.executable, "-m", "bundle_serving.start_server", "--shm-prefix", MARK]
+        command = [
+            sys.executable,
+            "-m",
+            "bundle_serving.process.start_server",
+            "--shm-prefix",
+            MARK,
+        ]
         command += ["--repository", str(candidate.repository), "--load-model", candidate.ensemble]
         command += [word for model in candidate.load for word in ("--load-model", model)]
         command += ["--run-dir", run, "--config-name", candidate.config, *listens]

@@ -22,9 +22,9 @@ from bundle_door.door import DoorError, Settings, serve
 from bundle_door.front.envoy import Ports, Traces
 from bundle_door.limits import MEGABYTE, Limits
 from bundle_door.settings import SETTINGS, Setting, read_several
-from bundle_serving import guard
-from bundle_serving.exposure import Exposure
-from bundle_serving.sockets import NotPrivate
+from bundle_serving.process import guard
+from bundle_serving.process.exposure import Exposure
+from bundle_serving.process.sockets import NotPrivate
 
 
 def main(argv: list[str] | None = None) -> int:

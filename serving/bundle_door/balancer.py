@@ -28,9 +28,10 @@ from bundle_door.watching.measures import PROMETHEUS, Counter, Gauge, text
 from bundle_door.watching.request_log import RequestLog
 from bundle_door.wire import http1
 from bundle_door.wire.http1 import Incoming
-from bundle_serving import local_http, sockets
 from bundle_serving.address import BALANCED, Address
-from bundle_serving.exposure import Exposure, of_environment
+from bundle_serving.process import sockets
+from bundle_serving.process.exposure import Exposure, of_environment
+from bundle_serving.protocol import local_http
 
 # Within the container's stop_grace_period.
 DRAIN_S = 20.0

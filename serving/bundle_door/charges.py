@@ -7,7 +7,7 @@ from bundle_door.access.keys import Keys
 from bundle_door.front.envoy import INFER
 from bundle_door.front.envoy_lines import Line
 from bundle_door.served import Served
-from bundle_serving.kserve import pb
+from bundle_serving.protocol.kserve import pb
 
 
 class Charges:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bundle_door.settings import MOST_PROCESSES
-from bundle_serving.cores import map_shared
+from bundle_serving.process.cores import map_shared
 
 ITEM = 8
 

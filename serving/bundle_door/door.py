@@ -53,8 +53,9 @@ from bundle_door.watching.steps import Steps
 from bundle_door.watching.told import Told, listen
 from bundle_door.wire import http1
 from bundle_door.wire.http1 import Incoming
-from bundle_serving import keeper_notes, own_requests, relayed, sockets
-from bundle_serving.exposure import Exposure
+from bundle_serving import own_requests
+from bundle_serving.process import keeper_notes, relayed, sockets
+from bundle_serving.process.exposure import Exposure
 
 # After SIGTERM: so long for load balancers to read it in /v2/health/ready, and at most so long for
 # the requests in flight.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from bundle_door.limits import MOST_ID
 from bundle_serving import CHECK_HEADER
-from bundle_serving.traces import TRACEPARENT
+from bundle_serving.process.traces import TRACEPARENT
 
 # From Envoy: whose API key it was.
 CLIENT_HEADER = "x-client"

@@ -10,7 +10,7 @@ import os
 import sys
 
 from bundle_door.access import certificate
-from bundle_serving.exposure import Exposure, of_environment
+from bundle_serving.process.exposure import Exposure, of_environment
 
 
 def prepare_certificate(exposure: Exposure, names: list[str]) -> bool:

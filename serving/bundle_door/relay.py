@@ -1,5 +1,5 @@
 """Holds the ports of containers for their servers, one of which follows the other: what comes goes
-on, byte for byte, to the one that serves (bundle_serving.relayed).
+on, byte for byte, to the one that serves (bundle_serving.process.relayed).
 
     python -m bundle_door.relay --folder /run/ports --run-dir /tmp
 
@@ -23,7 +23,8 @@ from bundle_door.front import envoy_process
 from bundle_door.front.envoy import Config, action, extension, pipe, seconds, threshold
 from bundle_door.limits import Limits
 from bundle_door.settings import PROCESSES, count_processes
-from bundle_serving import local_http, relayed, sockets
+from bundle_serving.process import relayed, sockets
+from bundle_serving.protocol import local_http
 
 PORTS = {relayed.HTTP: 8000, relayed.GRPC: 8001, relayed.METRICS: 8002}
 # Of two servers, while one follows the other.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bundle_door.note import Note, is_sampled
-from bundle_serving.traces import TRACEPARENT
+from bundle_serving.process.traces import TRACEPARENT
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ import msgspec
 from bundle_door.answers import Refused
 from bundle_door.triton import DATA_TYPES, Triton
 from bundle_serving.health import EXAMPLE, TAKES
-from bundle_serving.main_pipeline import find_main
+from bundle_serving.process.main_pipeline import find_main
 
 # An answer holds so long.
 REMEMBERED_S, REFRESHED_S = 2.0, 5.0

@@ -13,8 +13,8 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bundle_serving import traces
-from bundle_serving.traces import Collector
+from bundle_serving.process import traces
+from bundle_serving.process.traces import Collector
 
 BODY_MB, IN_FLIGHT = 64, 1024
 # One process of the HTTP service answers what four cores compute, or a part of a GPU.

@@ -25,7 +25,7 @@ from bundle_door.note import CLIENT_HEADER, address_of
 from bundle_door.requests import Request
 from bundle_door.triton import OF_SEVERAL, SERVICE, Triton
 from bundle_serving.address import BALANCER_HEADER
-from bundle_serving.kserve import pb
+from bundle_serving.protocol.kserve import pb
 
 METHOD = "ModelStreamInfer"
 # By which a client wants an error's status, which ends the stream, instead of its text alone.

@@ -17,8 +17,8 @@ from bundle_door.counts import Counts
 from bundle_door.wire.calls import CallFailed, Calls, Disconnected
 from bundle_door.wire.http2 import Pairs
 from bundle_door.wire.inference import Asked, Signature
-from bundle_serving import keeper_notes, sockets
-from bundle_serving.kserve import pb
+from bundle_serving.process import keeper_notes, sockets
+from bundle_serving.protocol.kserve import pb
 
 Answered = TypeVar("Answered")
 

@@ -20,7 +20,7 @@ from bundle_door.watching.request_log import RequestLog
 from bundle_door.watching.steps import Report, Steps
 from bundle_door.watching.told import Teller
 from bundle_door.wire import http1
-from bundle_serving import sockets
+from bundle_serving.process import sockets
 
 
 def leave_to_the_first(report: Report) -> None:

@@ -41,21 +41,14 @@ from bundle_keeper.front import Front
 from bundle_keeper.pauses import Pauses
 from bundle_keeper.triton_control import BUSY, Triton
 from bundle_keeper.watch import Watch
-from bundle_serving import (
-    gpu,
-    guard,
-    keeper_notes,
-    leftovers,
-    local_http,
-    main_pipeline,
-    own_requests,
-    sockets,
-)
-from bundle_serving.hands import Hands
-from bundle_serving.keeper_notes import DOOR, SERVER, Notes, log
-from bundle_serving.main_pipeline import find_main
-from bundle_serving.processes import Process, children_of
-from bundle_serving.start_server import DOOR_EXIT_S, EXIT_TIMEOUT_S
+from bundle_serving import own_requests
+from bundle_serving.process import gpu, guard, keeper_notes, leftovers, main_pipeline, sockets
+from bundle_serving.process.hands import Hands
+from bundle_serving.process.keeper_notes import DOOR, SERVER, Notes, log
+from bundle_serving.process.main_pipeline import find_main
+from bundle_serving.process.processes import Process, children_of
+from bundle_serving.process.start_server import DOOR_EXIT_S, EXIT_TIMEOUT_S
+from bundle_serving.protocol import local_http
 
 START_S = 300  # until everything is loaded, and the door listens
 MOST_STARTS = 3  # failed starts of the server
@@ -322,7 +315,10 @@ class Keeper:
 
     def _is_server(self, process: Process) -> bool:
         mark = f"shm-region-prefix-name={self._options.shm_prefix}"
-        starting = {"bundle_serving.start_server", f"--shm-prefix={self._options.shm_prefix}"}
+        starting = {
+            "bundle_serving.process.start_server",
+            f"--shm-prefix={self._options.shm_prefix}",
+        }
         return starting <= {*process.arguments} or any(
             argument.endswith(mark) for argument in process.arguments
         )
@@ -330,7 +326,7 @@ class Keeper:
     def _start_server(self) -> Child:
         leftovers.remove(self._options.shm_prefix)
         return Child.start(
-            "bundle_serving.start_server",
+            "bundle_serving.process.start_server",
             *([f"--repository={repository}"] if (repository := self._options.repository) else []),
             *self._for_server,
             f"--load-model={self._options.load_model}",

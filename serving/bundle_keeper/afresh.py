@@ -19,8 +19,8 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-from bundle_serving.log_lines import log
-from bundle_serving.processes import children_of, look_at
+from bundle_serving.process.log_lines import log
+from bundle_serving.process.processes import children_of, look_at
 
 MODULE = "bundle_keeper.afresh"
 START_FAILED, GIVEN_UP = 3, 4

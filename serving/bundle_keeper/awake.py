@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from bundle_serving.keeper_notes import STOPPED, Notes
-from bundle_serving.processes import IS_STOPPED, children_of, look_at, state_of
+from bundle_serving.process.keeper_notes import STOPPED, Notes
+from bundle_serving.process.processes import IS_STOPPED, children_of, look_at, state_of
 
 LOOK_S, FAMILY_S = 0.2, 1
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from bundle_serving.processes import Process, family
+from bundle_serving.process.processes import Process, family
 
 
 class Child:

@@ -10,8 +10,10 @@ import grpc
 
 from bundle_door.limits import Limits
 from bundle_door.wire.inference import from_body
-from bundle_serving import CACHE, kserve, sockets
+from bundle_serving import CACHE
 from bundle_serving.health import EXAMPLE, IMAGE, PICTURE, TEXT, unpack_example
+from bundle_serving.process import sockets
+from bundle_serving.protocol import kserve
 
 pb = kserve.pb
 types = pb.model__config__pb2

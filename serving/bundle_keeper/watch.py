@@ -22,11 +22,11 @@ from bundle_keeper.children import Child
 from bundle_keeper.front import Front, listens
 from bundle_keeper.pauses import Pauses
 from bundle_keeper.triton_control import IN_TRANSIT, Counts, Refusal, Triton
-from bundle_serving import gpu, sockets
-from bundle_serving.hands import Hands
-from bundle_serving.keeper_notes import MODEL, Notes
-from bundle_serving.processes import TICKS_A_SECOND, Process, children_of, family, look_at
-from bundle_serving.start_server import is_ngc
+from bundle_serving.process import gpu, sockets
+from bundle_serving.process.hands import Hands
+from bundle_serving.process.keeper_notes import MODEL, Notes
+from bundle_serving.process.processes import TICKS_A_SECOND, Process, children_of, family, look_at
+from bundle_serving.process.start_server import is_ngc
 
 FAMILY_S = 1  # between two looks for new processes
 SETTLE_S = 0.25

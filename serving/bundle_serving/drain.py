@@ -10,7 +10,8 @@ import sys
 import time
 from pathlib import Path
 
-from bundle_serving import over_socket, sockets
+from bundle_serving.process import sockets
+from bundle_serving.protocol import over_socket
 
 # Seconds that connections get to end with their next answer, and requests to be answered.
 IDLE_S, REQUESTS_S, ANSWER_S = 8, 20, 5

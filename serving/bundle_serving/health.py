@@ -23,11 +23,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bundle_serving import guard, own_requests
+from bundle_serving import own_requests
 from bundle_serving.address import Address
-from bundle_serving.exposure import of_environment
-from bundle_serving.gpu import why_lost
-from bundle_serving.main_pipeline import find_main
+from bundle_serving.process import guard
+from bundle_serving.process.exposure import of_environment
+from bundle_serving.process.gpu import why_lost
+from bundle_serving.process.main_pipeline import find_main
 
 # A white pixel as PNG, which every preprocessing reads.
 PICTURE = bytes.fromhex(
@@ -129,7 +130,7 @@ def not_proved(at: Address, folder: Path) -> str | None:
 
 
 def _refute(at: Address, model: str, file: Path) -> str | None:
-    from bundle_serving import proof  # with numpy, which no other check needs
+    from bundle_serving.protocol import proof  # with numpy, which no other check needs
 
     if reason := reason_not_to_trust(at, model):
         return reason

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bundle_serving import sockets, traces
 from bundle_serving.own_requests import own_requests
-from bundle_serving.sockets import STEPS_VARIABLE
+from bundle_serving.process import sockets, traces
+from bundle_serving.process.sockets import STEPS_VARIABLE
 
 # Kept for a door that is slow to read.
 MOST_WAITING = 256 << 10

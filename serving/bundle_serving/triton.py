@@ -16,8 +16,8 @@ import numpy as np
 # The stub process puts this module into sys.modules; it exists nowhere else.
 import triton_python_backend_utils as pb
 
-from bundle_serving.cores import VARIABLE, Cores
-from bundle_serving.log_lines import log
+from bundle_serving.process.cores import VARIABLE, Cores
+from bundle_serving.process.log_lines import log
 from bundle_serving.repeated import may_be_repeated
 from bundle_serving.step_reports import PartReports
 

@@ -15,9 +15,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bundle_serving import sockets
-from bundle_serving.processes import children_of
-from bundle_serving.start_server import prepare_server
+from bundle_serving.process import sockets
+from bundle_serving.process.processes import children_of
+from bundle_serving.process.start_server import prepare_server
 from tests.project import ROOT, free_ports, wait_until
 
 MODELS = Path(__file__).parent / "models"

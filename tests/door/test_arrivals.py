@@ -16,8 +16,8 @@ from bundle_door.front.envoy import DEADLINE_EXCEEDED, INFER, STREAM, UNAVAILABL
 from bundle_door.limits import AHEAD_S, LATE_S
 from bundle_door.wire import http2
 from bundle_door.wire.calls import PREFIX, message_of, usual_fields
-from bundle_serving import sockets
-from bundle_serving.kserve import pb
+from bundle_serving.process import sockets
+from bundle_serving.protocol.kserve import pb
 from tests.door.servers import Behind, OverUnixSocket
 from tests.door.test_attacks import GOOD, bystanders_of
 from tests.door.test_clients import request_of

@@ -19,7 +19,7 @@ from benchmark.torture.requests import HARMLESS, RAW, Hostile, Target, attacks, 
 from benchmark.torture.subject import Subject
 from bundle_door.wire import http2
 from bundle_door.wire.calls import PREFIX, usual_fields
-from bundle_serving import sockets
+from bundle_serving.process import sockets
 from tests.door.servers import Behind, OverUnixSocket
 from tests.project import wait_until
 

@@ -25,8 +25,8 @@ from bundle_door.access import certificate
 from bundle_door.front import balancing, envoy
 from bundle_door.limits import LATE_S, Limits
 from bundle_door.wire.http2 import GOAWAY, HEAD, PREFACE, SETTINGS, frame
-from bundle_serving.exposure import Exposure
-from bundle_serving.kserve import stub
+from bundle_serving.process.exposure import Exposure
+from bundle_serving.protocol.kserve import stub
 from tests.door.servers import Behind, behind_the_door
 from tests.door.test_arrivals import LARGE, MEGABYTE, NO_ROOM, TOO_SLOW, answered_from, subject_of
 from tests.door.test_life import JPEG as SMALL

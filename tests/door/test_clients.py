@@ -14,7 +14,7 @@ from tritonclient.grpc.service_pb2 import ModelInferRequest
 from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 from tritonclient.utils import InferenceServerException
 
-from bundle_serving.guard import GRPC_HEADER, HEADER
+from bundle_serving.process.guard import GRPC_HEADER, HEADER
 from tests.door.servers import KEY, Behind
 
 JPEG = np.frombuffer(b"\xff\xd8" + bytes(range(256)) * 400, np.uint8)[np.newaxis]

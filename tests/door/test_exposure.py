@@ -24,8 +24,8 @@ from bundle_door.access.key_file import BadKeys, Client, add, hash_key, read, re
 from bundle_door.access.keys import Bucket
 from bundle_door.front.envoy import INFER
 from bundle_serving.address import BALANCED, BALANCER_HEADER
-from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY, Exposure
-from bundle_serving.kserve import pb, stub
+from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY, Exposure
+from bundle_serving.protocol.kserve import pb, stub
 from tests.door.servers import KEY, Behind, behind_the_door
 from tests.door.test_clients import request_of
 from tests.project import ROOT, picture, wait_until

@@ -26,10 +26,10 @@ from bundle_door.access.key_file import hash_key
 from bundle_door.settings import PROCESSES
 from bundle_keeper.afresh import GIVEN_UP
 from bundle_keeper.front import listens
-from bundle_serving import gpu, keeper_notes, sockets
-from bundle_serving.exposure import CERTIFICATE
-from bundle_serving.kserve import pb, stub
-from bundle_serving.processes import STUB
+from bundle_serving.process import gpu, keeper_notes, sockets
+from bundle_serving.process.exposure import CERTIFICATE
+from bundle_serving.process.processes import STUB
+from bundle_serving.protocol.kserve import pb, stub
 from tests.door.servers import KEY, MODELS, removed_afterwards
 from tests.project import ROOT, free_ports, wait_until
 

@@ -24,9 +24,9 @@ import pytest
 
 from bundle_door.door import LEAVE_S
 from bundle_serving import CHECK_HEADER, own_requests
-from bundle_serving.keeper_notes import READINESS, Notes
-from bundle_serving.kserve import pb, stub
-from bundle_serving.processes import children_of, family
+from bundle_serving.process.keeper_notes import READINESS, Notes
+from bundle_serving.process.processes import children_of, family
+from bundle_serving.protocol.kserve import pb, stub
 from tests.door.servers import KEY, MODELS, Behind, behind_the_door
 from tests.project import wait_until
 

@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
 from bundle_serving import CHECK_HEADER, own_requests
-from bundle_serving.kserve import pb
+from bundle_serving.protocol.kserve import pb
 from tests.door.servers import KEY, Behind
 from tests.door.test_exposure import over_grpc
 from tests.door.test_life import INFER, JPEG, RAW

@@ -14,8 +14,8 @@ import pytest
 from bundle_door.access import certificate
 from bundle_door.access.key_file import Client, add
 from bundle_door.documents import find_files
-from bundle_serving.exposure import CERTIFICATE
-from bundle_serving.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.process.exposure import CERTIFICATE
+from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from tests import axe
 from tests.chromium import Tab, browser
 from tests.door.servers import MODELS, Behind, behind_the_door

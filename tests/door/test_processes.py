@@ -15,8 +15,8 @@ import pytest
 from benchmark.torture import unfinished
 from bundle_door.access import certificate
 from bundle_door.access.key_file import Client, add, hash_key, revoke
-from bundle_serving import sockets
-from bundle_serving.exposure import CERTIFICATE
+from bundle_serving.process import sockets
+from bundle_serving.process.exposure import CERTIFICATE
 from tests.door.servers import Behind, OverUnixSocket, behind_the_door
 from tests.door.test_arrivals import (
     LARGE,

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from bundle_door.access import certificate
-from bundle_serving import relayed
-from bundle_serving.exposure import CERTIFICATE
+from bundle_serving.process import relayed
+from bundle_serving.process.exposure import CERTIFICATE
 from tests.door.servers import Behind, behind_the_door
 from tests.project import ROOT, free_ports, wait_until
 
@@ -117,7 +117,7 @@ def test_one_server_follows_the_other(door: Behind, shared: Path, tmp_path: Path
         assert said[16:20] == socket.inet_aton(from_address)
         assert struct.unpack("!H", said[24:26]) == (from_port,)
 
-        subprocess.run([sys.executable, "-m", "bundle_serving.relayed", shared], check=True)
+        subprocess.run([sys.executable, "-m", "bundle_serving.process.relayed", shared], check=True)
         assert ask(connect(port)) == b""
 
 

@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from bundle_serving import CHECK_HEADER, own_requests
-from bundle_serving.kserve import pb
+from bundle_serving.protocol.kserve import pb
 from tests.door.servers import KEY, Behind, behind_the_door
 from tests.door.test_exposure import over_grpc
 from tests.door.test_life import INFER, JPEG, RAW

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bundle_serving.guard import HEADER
+from bundle_serving.process.guard import HEADER
 from tests.door.servers import KEY, Behind
 
 RAW = {"Inference-Header-Content-Length": "0"}

@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from bundle_client import Client
 from bundle_client.server import Protocol
-from bundle_serving import sockets, traces
+from bundle_serving.process import sockets, traces
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 from tests.door.servers import Behind, behind_the_door

@@ -16,7 +16,7 @@ import pytest
 
 import docker
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from tests.plugin import require_docker
 from tests.project import Project, error_lines, picture, wait_until
 

@@ -16,7 +16,7 @@ import pytest
 import docker
 from bundle_client import __version__
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from scripts.artefacts.manifest import read_pins
 from scripts.settings.settings import Settings
 from scripts.stacks.admin_key import NOBODY
@@ -118,7 +118,7 @@ def test_it_serves_again_after_a_restart(served: Project, container: Any) -> Non
 
 
 def test_it_is_given_more_time_to_stop_than_triton_takes() -> None:
-    from bundle_serving.start_server import EXIT_TIMEOUT_S
+    from bundle_serving.process.start_server import EXIT_TIMEOUT_S
 
     config = compose_config()
     grace = config["services"]["server"]["stop_grace_period"]

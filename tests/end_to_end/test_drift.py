@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from bundle_door.watching.references import ANSWERS
-from bundle_serving import kserve
-from bundle_serving.kserve import pb
+from bundle_serving.protocol import kserve
+from bundle_serving.protocol.kserve import pb
 from tests import axe
 from tests.chromium import browser
 from tests.project import Project, wait_until

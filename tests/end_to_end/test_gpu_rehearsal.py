@@ -32,9 +32,9 @@ from tritonclient.http import InferenceServerClient, InferInput
 from tritonclient.utils import InferenceServerException
 
 from bundle_client import Client
-from bundle_serving.guard import GRPC_HEADER
-from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.pictures import Transform, to_pixels
+from bundle_serving.process.guard import GRPC_HEADER
+from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from scripts.settings.settings import Settings
 from scripts.stacks.gpu import GpuStack
 from tests.plugin import require_docker

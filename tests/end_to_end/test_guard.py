@@ -15,7 +15,7 @@ import tritonclient.grpc
 from tritonclient.utils import InferenceServerException
 
 import docker
-from bundle_serving.guard import GRPC_HEADER, HEADER
+from bundle_serving.process.guard import GRPC_HEADER, HEADER
 from scripts.measuring.perf_analyzer import has_libb64
 from tests.end_to_end.test_readme import blocks
 from tests.plugin import everywhere

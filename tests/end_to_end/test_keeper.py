@@ -19,8 +19,8 @@ import docker
 from benchmark.rollouts import Load, clients
 from benchmark.torture.bystanders import GRACE_S, Bystanders, Wait
 from benchmark.torture.subject import PARTS, Subject, harm, stands_still
-from bundle_serving import hands
-from bundle_serving.guard import HEADER
+from bundle_serving.process import hands
+from bundle_serving.process.guard import HEADER
 from tests.project import Project, wait_until
 
 # What was harmed goes on healing for a while, so no other test shares this server.

@@ -17,8 +17,8 @@ from tritonclient.utils import InferenceServerException
 
 from benchmark.rollouts import clients
 from bundle_client import Client, PictureRefused
-from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.pictures import Transform, to_pixels
+from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.scores import softmax
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from tests.pipelines import pictures_by_pytorch

@@ -15,7 +15,7 @@ import tritonclient.grpc
 import tritonclient.http
 from onnx import TensorProto, helper
 
-from bundle_serving.guard import GRPC_HEADER
+from bundle_serving.process.guard import GRPC_HEADER
 from tests.project import Project, error_lines
 
 PROGRAM = """

@@ -22,7 +22,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from benchmark.rollouts import clients
 from bundle_client import Client
-from bundle_serving.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from scripts.base import files
 from tests.plugin import require_docker
 from tests.project import (

@@ -11,8 +11,9 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from bundle_serving import over_socket, sockets
-from bundle_serving.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.process import sockets
+from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.protocol import over_socket
 from tests.project import ROOT, wait_until
 
 CONFIG = """
@@ -47,7 +48,7 @@ def test_a_tensor_of_another_library_goes_on_by_dlpack(tmp_path: Path) -> None:
     (version / "model.py").write_text(MODEL)
     (version.parent / "config.pbtxt").write_text(CONFIG)
     run = tmp_path / "run"
-    command = [sys.executable, "-m", "bundle_serving.start_server", "--http-socket"]
+    command = [sys.executable, "-m", "bundle_serving.process.start_server", "--http-socket"]
     command += ["--repository", str(version.parents[1]), "--run-dir", str(run)]
     server_at = over_socket.opener(sockets.folder(run) / sockets.TRITONS_HTTP)
     log = tmp_path / "log"

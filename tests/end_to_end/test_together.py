@@ -20,10 +20,12 @@ from numpy.typing import NDArray
 from tritonclient.utils import InferenceServerException
 
 from bundle_keeper.triton_control import Triton
-from bundle_serving import health, infer, own_requests, proof, sockets, step_reports
+from bundle_serving import health, infer, own_requests, step_reports
 from bundle_serving.address import Address
 from bundle_serving.agreement import Bound
-from bundle_serving.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.process import sockets
+from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.protocol import proof
 from scripts.artefacts.workspace import Workspace
 from scripts.recipes import pipelines
 from scripts.steps import engine, gate

@@ -13,7 +13,7 @@ from benchmark.torture.requests import Target
 from bundle_door.answers import Refused
 from bundle_door.front import asked
 from bundle_door.limits import MOST_ID, MOST_NAME, MOST_PARAMETERS, MOST_TENSORS, MOST_VALUES
-from bundle_serving.kserve import pb
+from bundle_serving.protocol.kserve import pb
 
 HOSTILE = hostile(Target("echo", {}, b""))
 

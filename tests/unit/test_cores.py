@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bundle_serving.cores import Cores
+from bundle_serving.process.cores import Cores
 
 CORES = frozenset(os.sched_getaffinity(0))
 needs_several = pytest.mark.skipif(len(CORES) < 2, reason="there is only one core")

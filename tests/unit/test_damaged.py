@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bundle_serving import keeper_notes, sockets
+from bundle_serving.process import keeper_notes, sockets
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines

@@ -54,8 +54,8 @@ from bundle_door.wire.kserve import LogSettings
 from bundle_door.wire.multipart import files
 from bundle_door.wire.parsing import decode
 from bundle_door.wire.tensors import from_json
-from bundle_serving.exposure import Exposure
-from bundle_serving.kserve import pb
+from bundle_serving.process.exposure import Exposure
+from bundle_serving.protocol.kserve import pb
 
 LIMITS = Limits(body_bytes=10_000_000, json_bytes=20_000)
 LOCAL = Exposure(bind="127.0.0.1")

@@ -16,7 +16,7 @@ from bundle_door.watching.measures import text
 from bundle_door.watching.observed import Observed
 from bundle_door.watching.references import ANSWERS, NAME, References
 from bundle_serving.identity import identity
-from bundle_serving.kserve import pb
+from bundle_serving.protocol.kserve import pb
 
 STEP = ("m", "1")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bundle_door.paths.page_data import read_gpus, read_queues
-from bundle_serving import gpu
+from bundle_serving.process import gpu
 
 IN_STUB = "Failed to process the request(s) for model instance 'preprocessing_0_0', message: "
 TORCH_OUT = (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bundle_serving import guard
 from bundle_serving.address import Address
+from bundle_serving.process import guard
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.server.triton import loading, triton_api

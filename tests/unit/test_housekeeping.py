@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bundle_serving import processes
+from bundle_serving.process import processes
 from scripts.base import disk
 from scripts.base.errors import UserError, of_the_machine, run_guarded
 from scripts.recipes import pipelines

@@ -18,9 +18,9 @@ import pytest
 
 from bundle_keeper.afresh import GIVEN_UP, START_FAILED
 from bundle_keeper.triton_control import Triton, pb, question, types
-from bundle_serving import hands, keeper_notes
-from bundle_serving.keeper_notes import MODEL, Notes
-from bundle_serving.processes import Process
+from bundle_serving.process import hands, keeper_notes
+from bundle_serving.process.keeper_notes import MODEL, Notes
+from bundle_serving.process.processes import Process
 from tests.project import wait_until
 
 # Writes down its number, and starts a child; then it waits, or ends as it is told.

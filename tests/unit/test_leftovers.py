@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bundle_serving import leftovers
+from bundle_serving.process import leftovers
 
 LOADED = """
 import mmap, sys

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bundle_serving import keeper_notes
-from bundle_serving.keeper_notes import BESIDE
+from bundle_serving.process import keeper_notes
+from bundle_serving.process.keeper_notes import BESIDE
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bundle_serving import hands
+from bundle_serving.process import hands
 from scripts.base.errors import UserError
 from scripts.base.locked import hold_lock, private
 

@@ -28,8 +28,8 @@ from bundle_door.watching.measures import (
 from bundle_door.watching.observed import SLOT_S, SLOTS, Observed, Recent
 from bundle_door.watching.steps import Report, Steps
 from bundle_serving import own_requests, step_reports
-from bundle_serving.local_http import join_chunks
 from bundle_serving.own_requests import OwnRequests
+from bundle_serving.protocol.local_http import join_chunks
 from bundle_serving.step_reports import Reports
 
 STEP = Report(model="m", version="1", requests=1, rows=2, failed=0, began=0, ended=2_000_000)

@@ -11,7 +11,7 @@ import yaml
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from bundle_serving.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from kinds.image.recipe import Image
 from scripts.base import files
 from scripts.base.errors import UserError

@@ -11,8 +11,8 @@ import pytest
 
 from bundle_keeper import watch
 from bundle_keeper.watch import Watch
-from bundle_serving import start_server
-from bundle_serving.kserve import pb
+from bundle_serving.process import start_server
+from bundle_serving.protocol.kserve import pb
 
 types = pb.model__config__pb2
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from bundle_serving.agreement import Bound, compare
-from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.pictures import Transform
+from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from scripts.artefacts import samples
 from scripts.artefacts.manifest import Manifest, Torchvision, why_export
 from scripts.artefacts.workspace import Workspace

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bundle_door.access import certificate
-from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY
+from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY
 from scripts.base import ports
 from scripts.base.errors import UserError
 from scripts.server.up import announce_silence

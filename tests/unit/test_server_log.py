@@ -1,4 +1,4 @@
-from bundle_serving.server_log import first_error
+from bundle_serving.process.server_log import first_error
 
 LOG = """I1120 12:27:37.262297 107 server.cc:674] "loading: resnet50_onnx:1"
 E1120 12:27:38.1 107 backend_model.cc:692] "ERROR: Failed to create instance: no model.onnx"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bundle_serving import sockets
+from bundle_serving.process import sockets
 
 
 @pytest.fixture

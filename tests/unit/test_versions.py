@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bundle_serving.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.pictures import Transform, to_pixels
+from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from scripts.artefacts import samples
 from scripts.artefacts.manifest import Manifest
 from scripts.base import files

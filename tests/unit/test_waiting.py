@@ -18,7 +18,7 @@ from bundle_door.triton import (
     Triton,
 )
 from bundle_door.wire.inference import Asked
-from bundle_serving.keeper_notes import Notes
+from bundle_serving.process.keeper_notes import Notes
 
 UNKNOWN = f"{OF_AN_UNKNOWN_MODEL}: 'net' is not found"
 

@@ -30,14 +30,14 @@ from pytriton.model_config import DynamicBatcher, ModelConfig, Tensor
 from pytriton.models import model
 
 from bundle_serving.address import Address
-from bundle_serving.behind_the_door import MODEL_STORE, Server
-from bundle_serving.handshake import IN_AN_INSTANCE, patient
 from bundle_serving.health import IMAGE, own, reason_not_to_trust
 from bundle_serving.pictures import Transform
-from bundle_serving.processes import children_of
-from bundle_serving.start_server import libpython_folder
+from bundle_serving.process.processes import children_of
+from bundle_serving.process.start_server import libpython_folder
 
+from .behind_the_door import MODEL_STORE, Server
 from .embeddings import Embedder, Network
+from .handshake import IN_AN_INSTANCE, patient
 
 MODEL = "embedding"
 INSTANCES = 2

@@ -9,7 +9,7 @@ replaced one after the other.
 
 from __future__ import annotations
 
-from bundle_serving.exposure import is_loopback
+from bundle_serving.process.exposure import is_loopback
 from extensions.swarm.settings import replicas
 from extensions.swarm.stack import SwarmStack
 from scripts.base import lock

@@ -12,8 +12,8 @@ import triton_python_backend_utils as pb
 from pytriton.exceptions import PyTritonBadParameterError, PyTritonUnrecoverableError
 from pytriton.proxy.types import Request
 
-from bundle_serving.log_lines import log_traceback
 from bundle_serving.own_steps import packages_beside, use_packages
+from bundle_serving.process.log_lines import log_traceback
 from bundle_serving.step_reports import reported
 from bundle_serving.triton import failure, parameter, version_folder
 

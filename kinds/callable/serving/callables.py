@@ -30,7 +30,8 @@ from pytriton.proxy.validators import TritonResultsValidator
 from tritonclient.utils import np_to_triton_dtype
 
 from bundle_serving import NAME
-from bundle_serving.values import NotAValue, Spec, anything, rows
+
+from .values import NotAValue, Spec, anything, rows
 
 TENSOR_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
 MOST_CHARACTERS = 300

@@ -42,7 +42,7 @@ def export(spec: Detr, out: Path) -> None:
         intake.ready(is_local=True)
         import numpy as np
 
-        from bundle_serving import golden
+        from bundle_serving.protocol import golden
         from kinds.detection.detr import network
         from scripts.steps import checked, networks
 

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from bundle_serving import main_pipeline
 from bundle_serving.address import Address
+from bundle_serving.process import main_pipeline
 from scripts import bootstrap
 from scripts.base import console, files, lock
 from scripts.base.errors import UserError

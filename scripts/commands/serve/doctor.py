@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from bundle_serving.start_server import StartError, libpython_folder
+from bundle_serving.process.start_server import StartError, libpython_folder
 from scripts import bootstrap
 from scripts.artefacts import gpus
 from scripts.base import console, ports, tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bundle_serving import main_pipeline
+from bundle_serving.process import main_pipeline
 from scripts.base.paths import ROOT
 from scripts.measuring.textbook.layout import lay_out
 from scripts.server.served import find_served_version

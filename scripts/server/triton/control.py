@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from google.protobuf import json_format
 
 from bundle_serving.address import Address
-from bundle_serving.messages import ModelConfig
+from bundle_serving.protocol.messages import ModelConfig
 from scripts.base import interrupts
 from scripts.base.errors import UserError
 from scripts.server.triton import loading

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bundle_serving.address import Address
-from bundle_serving.guard import GRPC_HEADER
+from bundle_serving.process.guard import GRPC_HEADER
 from scripts.base import lock
 from scripts.base.errors import UserError
 from scripts.stacks import admin_key

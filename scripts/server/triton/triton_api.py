@@ -9,7 +9,7 @@ import urllib.request
 from typing import Any
 
 from bundle_serving.address import Address
-from bundle_serving.guard import HEADER
+from bundle_serving.process.guard import HEADER
 from scripts.base.errors import UserError
 from scripts.stacks import admin_key
 

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from bundle_serving.exposure import CERTIFICATE, PRIVATE_KEY
+from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY
 
 ALWAYS = ("localhost", "127.0.0.1", "::1")
 DAYS, SOON_S = 825, 30 * 24 * 3600

@@ -41,9 +41,9 @@ from bundle_door.front.envoy import (
 )
 from bundle_door.front.envoy import cluster as of_socket
 from bundle_door.limits import Limits
-from bundle_serving import sockets
 from bundle_serving.address import BALANCER_HEADER, PEM_END, SERVER_HEADER
-from bundle_serving.exposure import Exposure
+from bundle_serving.process import sockets
+from bundle_serving.process.exposure import Exposure
 
 # The doors' ports, and the balancer's own.
 HTTP_PORT, GRPC_PORT, METRICS_PORT = 8000, 8001, 8002

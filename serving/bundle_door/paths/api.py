@@ -22,7 +22,7 @@ from bundle_door.wire.inference import (
 )
 from bundle_door.wire.messages import plain
 from bundle_door.wire.parsing import parse
-from bundle_serving.kserve import pb
+from bundle_serving.protocol.kserve import pb
 
 Named = Mapping[str, str]
 

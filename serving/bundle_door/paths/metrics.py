@@ -25,8 +25,9 @@ from bundle_door.watching.measures import (
     text,
 )
 from bundle_door.watching.observed import Observed
-from bundle_serving import local_http, sockets
-from bundle_serving.processes import TICKS_A_SECOND, Process, family
+from bundle_serving.process import sockets
+from bundle_serving.process.processes import TICKS_A_SECOND, Process, family
+from bundle_serving.protocol import local_http
 
 KEEPER = "bundle_keeper"
 # How a version became the live one, or did not, as the history says it.

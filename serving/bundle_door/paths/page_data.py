@@ -13,7 +13,8 @@ from bundle_door.paths.routes import Route, open_to_all
 from bundle_door.requests import Request
 from bundle_door.served import Served
 from bundle_door.watching.observed import SLOT_S, Observed
-from bundle_serving import keeper_notes, local_http, sockets
+from bundle_serving.process import keeper_notes, sockets
+from bundle_serving.protocol import local_http
 
 Named = Mapping[str, str]
 # Of each pipeline.

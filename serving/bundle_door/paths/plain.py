@@ -22,7 +22,7 @@ from bundle_door.watching.steps import Followed, Steps
 from bundle_door.watching.timeline import Timeline
 from bundle_door.wire.inference import Signature, classes_of, from_raw, values
 from bundle_door.wire.multipart import File, files
-from bundle_serving.main_pipeline import find_main
+from bundle_serving.process.main_pipeline import find_main
 
 SENTIMENT = "sentiment_ensemble"
 MOST_LABELS = 1000

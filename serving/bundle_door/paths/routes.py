@@ -16,7 +16,7 @@ from bundle_door.requests import Request
 from bundle_door.streams import Streams
 from bundle_door.watching.drift import Drift
 from bundle_serving.address import BALANCED
-from bundle_serving.main_pipeline import find_main
+from bundle_serving.process.main_pipeline import find_main
 
 Handler = Callable[[Request, Mapping[str, str]], Awaitable[Answer]]
 

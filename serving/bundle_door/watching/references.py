@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from bundle_serving.log_lines import log
+from bundle_serving.process.log_lines import log
 
 NAME = "references.json"
 LABELS = "labels.txt"

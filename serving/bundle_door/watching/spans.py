@@ -13,7 +13,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from bundle_door.note import trace_id
 from bundle_door.watching.steps import Report
-from bundle_serving.traces import SERVICE, TRACEPARENT, Collector
+from bundle_serving.process.traces import SERVICE, TRACEPARENT, Collector
 
 # What a collector that is away may hold up, also the door's end.
 TIMEOUT_S = 2

@@ -20,7 +20,7 @@ from bundle_door.wire.kserve import Inference, Input, Output, Parameters, Shared
 from bundle_door.wire.parsing import parse
 from bundle_door.wire.tensors import LENGTH, SIZES, from_json, to_json
 from bundle_serving import CACHE
-from bundle_serving.kserve import pb
+from bundle_serving.protocol.kserve import pb
 
 HEADER_LENGTH = "inference-header-content-length"
 # raw_input_contents of a ModelInferRequest: field 7, of bytes.

@@ -40,7 +40,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends python3-pip \
 COPY --chmod=0755 images/tritonserver /opt/tritonserver/bin/tritonserver
 COPY --chmod=0755 images/nvidia-smi /usr/bin/nvidia-smi
 COPY --chmod=0755 images/nvidia_entrypoint.sh /opt/nvidia/nvidia_entrypoint.sh
-RUN python3 -c "from pathlib import Path; from bundle_serving import start_server as s; \
+RUN python3 -c "from pathlib import Path; from bundle_serving.process import start_server as s; \
     s.assemble_backends(s._tritonserver()[0], Path('/opt/tritonserver/backends'))" \
  && cd /opt/tritonserver/backends/python \
  && mv stub/triton_python_backend_stub . && rmdir stub

@@ -24,9 +24,10 @@ import yaml
 import docker
 from benchmark.rollouts import clients
 from benchmark.torture.subject import PICTURE, Subject, harm
-from bundle_serving import hands, kserve
-from bundle_serving.guard import HEADER
-from bundle_serving.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.process import hands
+from bundle_serving.process.guard import HEADER
+from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.protocol import kserve
 from extensions.monitoring import dashboards
 from extensions.monitoring.tests.prometheus import Prometheus, faster, hurry, watching
 from scripts.base import files

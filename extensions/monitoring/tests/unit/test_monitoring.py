@@ -18,7 +18,7 @@ from grafana_foundation_sdk.models import dashboard as grafana
 
 from bundle_door.access.certificate import ends, ensure
 from bundle_door.room import Room, memory
-from bundle_serving.keeper_notes import METRICS, Notes
+from bundle_serving.process.keeper_notes import METRICS, Notes
 from extensions.monitoring import containers as monitoring
 from extensions.monitoring import dashboards
 from tests.project import ROOT

@@ -23,9 +23,9 @@ from tritonclient.utils import InferenceServerException
 
 from benchmark.rollouts import clients
 from bundle_client import Client
-from bundle_serving import guard
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.process import guard
+from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from extensions.s3 import check
 from extensions.s3.location import parse
 from extensions.s3.remote import Remote

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from bundle_serving import s3
-from bundle_serving.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.process import s3
+from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from extensions.s3 import check, credentials, upload_order
 from extensions.s3.credentials import Keys
 from extensions.s3.diagnosis import explain_faults

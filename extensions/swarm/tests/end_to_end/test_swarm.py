@@ -32,7 +32,7 @@ from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 from benchmark.rollouts import Load, clients
 from bundle_serving.address import SERVER_HEADER
 from bundle_serving.infer import LENGTH
-from bundle_serving.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from extensions.swarm.tests import swarm_nodes
 from extensions.swarm.tests.swarm_nodes import HOST, Node, join
 from tests.networks import tiny

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from bundle_serving.main_pipeline import DEFAULT as PIPELINE
-from bundle_serving.main_pipeline import VARIABLE as MAIN
+from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.process.main_pipeline import VARIABLE as MAIN
 from extensions.swarm import stack as swarm
 from extensions.swarm import stack_file
 from extensions.swarm.stack import FINGERPRINT, SwarmStack, Task

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from bundle_door import relay
-from bundle_serving.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from extensions.swarm import stack_file
 from extensions.swarm.stack_file import KEPT, LEFT_OUT, Given
 from scripts.base.errors import UserError

@@ -12,11 +12,11 @@ import pytest
 from pytriton.proxy.types import Request
 
 from bundle_serving import infer
-from bundle_serving.values import NotAValue, Spec, anything, row
 from kinds.callable import describe as step
 from kinds.callable import functions
 from kinds.callable.recipe import Function
 from kinds.callable.serving.callables import Instance, NotServed, load
+from kinds.callable.serving.values import NotAValue, Spec, anything, row
 from scripts.base.errors import UserError
 from tests.project import ROOT
 

@@ -29,7 +29,7 @@ from bundle_client import AsyncClient, Client, ModelUnavailable, PictureRefused,
 from bundle_client.frames import Sequence as Frames
 from bundle_serving import infer
 from bundle_serving.address import Address
-from bundle_serving.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from tests.project import LONGEST_S, ROOT, Project, error_lines, interrupt
 from tests.watching import PICTURES, begun, client, watched
 

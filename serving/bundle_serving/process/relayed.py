@@ -1,7 +1,7 @@
 """The sockets by which a relay (bundle_door.relay) hands on what comes to its ports: each container
 with a server has a folder in the one that they share, and a link there names the one that serves.
 
-    python -m bundle_serving.relayed /run/ports     from now on, that is this container
+    python -m bundle_serving.process.relayed /run/ports     from now on, that is this container
 """
 
 from __future__ import annotations

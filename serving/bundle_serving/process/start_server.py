@@ -1,6 +1,6 @@
 """Starts tritonserver on a model repository; in the images and on the bare host alike.
 
-    python -m bundle_serving.start_server --repository model_repository --run-dir build/run
+    python -m bundle_serving.process.start_server --repository model_repository --run-dir build/run
 
 NVIDIA's image has it ready. The one that PyPI's nvidia-pytriton carries wants a backends folder put
 together, and its libraries found. Then this process becomes the server.
@@ -21,8 +21,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from bundle_serving import cores, s3, sockets, traces
-from bundle_serving.main_pipeline import DEFAULT, find_main
+from bundle_serving.process import cores, s3, sockets, traces
+from bundle_serving.process.main_pipeline import DEFAULT, find_main
 
 NGC = Path("/opt/tritonserver")
 # In PYTHONPATH there: the packages of door and keeper, which are not for the models.
@@ -146,7 +146,7 @@ def assemble_backends(server: Path, folder: Path) -> None:
     settings = " ".join(f"{name}={value}" for name, value in REUSED.items())
     (folder / "python" / STUB).write_text(START_STUB.format(settings=settings, real=real))
     (folder / "python" / STUB).chmod(0o700)
-    ours = Path(__file__).parent / "backends"
+    ours = Path(__file__).parents[1] / "backends"
     shutil.copytree(ours, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bundle_serving import agreement, golden, infer
+from bundle_serving import agreement, infer
 from bundle_serving.address import Address
 from bundle_serving.agreement import Bound
 from bundle_serving.infer import Answer, Question
+from bundle_serving.protocol import golden
 
 
 def save(

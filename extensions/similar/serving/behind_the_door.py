@@ -32,7 +32,7 @@ class Server(TritonBase):  # type: ignore[misc]  # PyTriton comes without types
         )
         self._programs = [
             [
-                "bundle_serving.start_server",
+                "bundle_serving.process.start_server",
                 *("--repository", str(run_dir / MODEL_STORE), "--load-model", model),
                 *("--run-dir", str(run_dir), "--shm-prefix", shm_prefix),
             ],

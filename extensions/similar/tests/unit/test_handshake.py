@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytriton.proxy.communication import get_config_from_handshake_server
 
-from bundle_serving.handshake import patient
+from extensions.similar.serving.handshake import patient
 
 CONFIG = {"data_socket": "embedding-data.sock", "authkey": "a2V5"}
 LATE_S = 0.2  # another time, after which the next thing is there

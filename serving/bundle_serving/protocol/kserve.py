@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bundle_serving.messages import pb, without_its_init
+from bundle_serving.protocol.messages import pb, without_its_init
 
 with without_its_init():
     from tritonclient.grpc import service_pb2_grpc

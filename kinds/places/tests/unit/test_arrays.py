@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bundle_client.answers.wire import parse_label
-from bundle_serving.arrays import ArrayError, Squares, to_answers, to_square, to_squares
+from kinds.places.serving.arrays import ArrayError, Squares, to_answers, to_square, to_squares
 
 HOW = Squares(256, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 

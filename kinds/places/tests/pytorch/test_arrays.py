@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bundle_serving.arrays import Squares, to_square
+from kinds.places.serving.arrays import Squares, to_square
 from scripts.steps.vision import torchvision
 
 HOW = Squares(256, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225])

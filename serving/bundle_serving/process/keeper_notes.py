@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bundle_serving import log_lines
+from bundle_serving.process import log_lines
 
 READINESS, STATE, METRICS = "readiness.json", "keeper.json", "keeper.prom"
 COMING = "coming.json"

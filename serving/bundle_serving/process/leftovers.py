@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from bundle_serving.processes import TICKS_A_SECOND
+from bundle_serving.process.processes import TICKS_A_SECOND
 
 # Triton's Python backend creates this folder at its start and removes it at its end; its place
 # cannot be configured.
