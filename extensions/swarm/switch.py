@@ -12,7 +12,7 @@ from bundle_serving.infer import Answer
 from extensions.swarm.fleet import Fleet
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
-from scripts.rollout.labelled import Contest
+from scripts.rollout.labelled import Contest, Guess
 from scripts.rollout.rollout import (
     CANARY_TIMES,
     Refused,
@@ -26,7 +26,6 @@ from scripts.rollout.rollout import (
 )
 from scripts.rollout.stream import Stream
 from scripts.rollout.verdict import Figures, Seen
-from scripts.server.evaluating import Answered
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class FleetSwitch:
             proved = self.answers[: len(stream.questions)]
             compare_answers(gists(old, live), gists(new, proved), new, least)
         before = watch(stream, seconds, f"version {old.number} alone, for comparison")
-        labelled = self.contest.ask(old, new.pipeline.ensemble) if self.contest else None
+        labelled = self.contest.ask_all(old, new.pipeline.ensemble) if self.contest else None
         if canary:
             self._try_out(stream, canary, labelled)
             labelled = None
@@ -94,12 +93,12 @@ class FleetSwitch:
     def back(self, failing: bool = False) -> None:
         self.fleet.back(failing)
 
-    def _judge_labelled(self, live: Answered | None, server: str) -> None:
+    def _judge_labelled(self, live: list[Guess] | None, server: str) -> None:
         if self.contest and live:
             model = self.new.pipeline.ensemble
             compare_labelled(self.contest, live, self.running, self.new, model, server)
 
-    def _try_out(self, stream: Stream, canary: float, labelled: Answered | None) -> None:
+    def _try_out(self, stream: Stream, canary: float, labelled: list[Guess] | None) -> None:
         """Some servers with the new version, which are compared with the others."""
         seconds, new = self.running.settings.watch_seconds, self.fleet.new
         self.fleet.start_beside(canary)

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
+from scripts.base import console
 from scripts.base.errors import UserError
-from scripts.evaluation.paired import Paired, list_losses
+from scripts.evaluation.paired import list_losses
+from scripts.evaluation.sequential import CERTAINTY, Drop
 from scripts.evaluation.share import Share
 from scripts.repository import evaluations
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.server import evaluating
-from scripts.server.evaluating import Answered, Data
+from scripts.server.evaluating import Data, One
 from scripts.stacks.state import State
 
 NOT_PROVED = "not proved: how right it is on labelled data of yours (EVAL=folder, docs/eval.md)"
 NOT_OF_ITS_KIND = "not proved: how right it is (compare make eval before and after)"
+
+# What a version finds likeliest, the first first.
+Guess: TypeAlias = One[Any]
 
 
 @dataclass(frozen=True)
@@ -29,7 +37,8 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Contest:
-    """The same items, as either version knows their classes; `answered` are the live one's."""
+    """The same items in the same random order, as either version knows their classes: so what the
+    first of them say holds for all."""
 
     server: State
     path: Path
@@ -39,49 +48,82 @@ class Contest:
     @classmethod
     def prepare(cls, server: State, path: Path, old: Version, new: Version) -> Contest:
         """Whatever is wrong with the data is said before anything is touched."""
-        return cls(server, path, *(evaluating.read_data(each, path) for each in (old, new)))
+        both = (evaluating.read_data(each, path) for each in (old, new))
+        return cls(server, path, *(each.shuffle() for each in both))
 
-    def ask(self, version: Version, model: str, only: str = "") -> Answered:
-        """The live one before the other is there: of a client's requests it might get a share.
-        `only`: of many servers, this one."""
-        return evaluating.ask_all(self.server, version, model, self.old.items, only)
+    def ask(self, version: Version, model: str, only: str = "") -> Generator[Guess]:
+        """`only`: of many servers, this one."""
+        guess = version.pipeline.recipe.guess
+        return evaluating.ask_each(self.server, model, self.old.items, guess, only)
 
-    def judge(self, live: Answered, candidate: Answered, most_drop: float) -> Verdict:
-        """What only one of them can read, the other has wrong; what neither can, says nothing."""
-        read = live.is_read | candidate.is_read
-        if not read.any():
+    def ask_all(self, version: Version, model: str) -> list[Guess]:
+        with console.waiting(f"asking {version.title} about {len(self.old.items):,} items"):
+            return [*self.ask(version, model)]
+
+    def judge(
+        self, live: Iterable[Guess], candidate: Iterator[Guess], most_drop: float
+    ) -> tuple[Verdict, Share]:
+        """And how often the candidate was right. Ends as soon as it is certain."""
+        first, second, what = Judged(self.old.truth), Judged(self.new.truth), "asking both versions"
+        drop, total = Drop(0, 0, 0), len(self.old.items)
+        with console.waiting(f"{what} about at most {total:,} items") as waiting:
+            for one, other in zip(live, candidate, strict=True):
+                first.add(one)
+                second.add(other)
+                if one[0] or other[0]:
+                    drop = drop.add(first.right[-1], second.right[-1])
+                waiting.show(f"{len(first.right):,} of {total:,}")
+                if drop.judge(most_drop / 100) != "undecided":
+                    break
+        if not drop.of:
             raise UserError(
-                f"neither version can read anything of {self.path.name} ({live.refused[0]})",
+                f"neither version can read anything of {self.path.name} ({first.why})",
                 "name other labelled data, or do without: EVAL=none",
             )
-        old = (live.first == self.old.truth)[read]
-        new = (candidate.first == self.new.truth)[read]
-        losses = list_losses(self.old.truth[read], old, new, self.old.classes)
-        unread = int(np.count_nonzero(~read))
-        return judge_pair(Paired.from_right(old, new), self.path.name, most_drop, losses, unread)
+        asked = len(first.right)
+        old, new = np.array(first.right), np.array(second.right)
+        losses = list_losses(self.old.truth[:asked], old, new, self.old.classes)
+        where = f"{asked:,} of {total:,} items of {self.path.name}"
+        if unread := asked - drop.of:
+            where += f", of which {unread:,} could not be read"
+        return judge_drop(drop, where, most_drop, losses), Share(int(new.sum()), second.read)
 
-    def note(self, new: Version, candidate: Answered, shared: Shared) -> None:
-        read = candidate.is_read
-        right = Share(int((candidate.first == self.new.truth)[read].sum()), int(read.sum()))
+    def note(self, new: Version, right: Share, shared: Shared) -> None:
         evaluations.remember(new.pipeline, self.path)
         evaluating.note(new, shared, self.path, right, "rollout")
 
 
-def judge_pair(
-    paired: Paired, data: str, most_drop: float, losses: list[str], unread: int
-) -> Verdict:
+@dataclass
+class Judged:
+    """One version's answers: what it cannot read, it has wrong."""
+
+    truth: NDArray[np.int64]
+    right: list[bool] = field(default_factory=list)
+    read: int = 0
+    why: str = ""
+
+    def add(self, guess: Guess) -> None:
+        labels, _, why = guess
+        truth = self.truth[len(self.right)]
+        self.right.append(labels[0].index == truth if labels else False)
+        self.read += not why
+        self.why = self.why or why
+
+
+def judge_drop(drop: Drop, where: str, most_drop: float, losses: list[str]) -> Verdict:
     """`most_drop` in points."""
-    what = f"on {paired.of:,} of {data}, candidate against live: {paired}"
-    what += f"; {unread:,} could not be read" if unread else ""
-    found, allowed = paired.judge(most_drop / 100), f"MAX_DROP={most_drop:g}"
+    allowed, sure = f"MAX_DROP={most_drop:g}", f"with {100 * CERTAINTY:g}% certainty"
+    found = drop.judge(most_drop / 100)
+    if found == "undecided":
+        needed = drop.count_needed(most_drop / 100)
+        more = f"about {needed:,} more would do" if needed else "no number of them would do"
+        what = f"cannot tell whether it is within {allowed} after {where}; {more}"
+        return Verdict(f"{what}; {drop}, {sure}", "")
+    what = f"{drop}, {sure}, after {where}"
     if found == "worse":
         lost = f"; it lost {', '.join(losses)}" if losses else ""
         return Verdict(what, f"{what}, and {allowed} is the most{lost}")
-    if found == "undecided":
-        needed = paired.count_needed(most_drop / 100)
-        enough = f"about {needed:,} would do" if needed else "no number of them would do"
-        return Verdict(f"{what}: too few to tell whether that is within {allowed}; {enough}", "")
-    return Verdict(f"{what}: {'better' if found == 'better' else f'equal, within {allowed}'}", "")
+    return Verdict(what, "")
 
 
 def why_unproved(path: Path | None, new: Version) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import http.client
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -19,7 +20,7 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, evaluations, history, live
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
-from scripts.rollout.labelled import Contest, why_unproved
+from scripts.rollout.labelled import Contest, Guess, why_unproved
 from scripts.rollout.preflight import (
     ANYWAY,
     STAYS,
@@ -30,9 +31,15 @@ from scripts.rollout.preflight import (
 )
 from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Switch
-from scripts.rollout.verdict import FEW, Agreement, Figures, is_undecided, objection
+from scripts.rollout.verdict import (
+    FEW,
+    Agreement,
+    Figures,
+    is_certain,
+    is_undecided,
+    objection,
+)
 from scripts.server import engines, layouts, served, up
-from scripts.server.evaluating import Answered
 from scripts.server.recover import recover
 from scripts.server.triton.control import Control
 from scripts.settings import dotenv_file
@@ -175,17 +182,22 @@ class InPlace(Switch):
         )
         old, new = self.old.number, self.new.number
         before = watch(stream, seconds, f"version {old} alone, for comparison")
-        labelled = self.contest.ask(self.old, self.pipeline) if self.contest else None
         with console.waiting(f"loading version {new} alongside") as waiting:
-            self.load_beside(canary or 0)
+            self.load_beside()
             loaded = waiting.seconds
         _ask_golden(self, self.running)
         if least:
             asked = ask_version(self.running, self.pipeline, self.old, stream.questions)
             answers = ask_version(self.running, self.candidate, self.new, stream.questions)
             compare_answers(gists(self.old, asked), gists(self.new, answers), self.new, least)
-        if self.contest and labelled:
-            compare_labelled(self.contest, labelled, self.running, self.new, self.candidate)
+        proved = ""
+        if self.contest:
+            with closing(self.contest.ask(self.old, self.pipeline)) as live:
+                proved = compare_labelled(
+                    self.contest, live, self.running, self.new, self.candidate
+                )
+        if canary:
+            self.share_with_clients(canary)
 
         stream.candidate, stream.share = (self.candidate, new), (canary or 50) / 100
         seconds_beside = seconds * CANARY_TIMES if canary else seconds
@@ -200,19 +212,21 @@ class InPlace(Switch):
         after = judge(stream, f"version {new} live, on trial", new, seconds, max_p99_ratio, before)
         self.settle()
         took = f"loaded in {loaded:.1f} s, switched in {switched:.2f} s"
-        return f"{took}, p99 {before.p99:.0f} -> {after.p99:.0f} ms"
+        return f"{took}, p99 {before.p99:.0f} -> {after.p99:.0f} ms{proved}"
 
 
 def compare_labelled(
-    contest: Contest, live: Answered, running: Up, new: Version, model: str, only: str = ""
-) -> None:
-    """`model`: what the new version is called; `only`: of many servers, the one that has it."""
-    candidate = contest.ask(new, model, only)
-    contest.note(new, candidate, running.shared)
-    verdict = contest.judge(live, candidate, running.settings.max_drop)
+    contest: Contest, live: Iterable[Guess], running: Up, new: Version, model: str, only: str = ""
+) -> str:
+    """For the history. `model`: what the new version is called; `only`: of many servers, the one
+    that has it."""
+    with closing(contest.ask(new, model, only)) as candidate:
+        verdict, right = contest.judge(live, candidate, running.settings.max_drop)
+    contest.note(new, right, running.shared)
     if verdict.objection:
         raise Refused(new.number, verdict.objection, f"{STAYS}; {ANYWAY}")
-    console.note(verdict.what)
+    console.note(f"on labelled data: {verdict.what}")
+    return f"; {verdict.what}"
 
 
 def judge(
@@ -227,16 +241,25 @@ def judge(
     """Compares it with the old version's requests at the same time, or else with earlier ones. A
     failure counts at once, a client's too; everything else only if it persists."""
     mark, began, looks = stream.mark(), time.monotonic(), 0
-    while True:
-        watch(stream, seconds, what, new)
-        if reason := clients_objection():
-            raise Refused(new, reason, fails=True)
-        late = time.monotonic() - began > max(MOST_WATCHES * seconds, PATIENCE_S)
+
+    def compare() -> tuple[Figures, Figures]:
         answers = stream.answers_since(mark)
         of_new = Figures.from_answers([answer for answer in answers if answer.version == new])
         of_old = before or Figures.from_answers(
             [answer for answer in answers if answer.version != new]
         )
+        return of_old, of_new
+
+    def is_decided() -> bool:
+        of_old, of_new = compare()
+        return bool(of_new.failed) or is_certain(of_old, of_new, max_p99_ratio)
+
+    while True:
+        watch(stream, seconds, what, is_decided)
+        if reason := clients_objection():
+            raise Refused(new, reason, fails=True)
+        late = time.monotonic() - began > max(MOST_WATCHES * seconds, PATIENCE_S)
+        of_old, of_new = compare()
         if is_undecided(of_old, of_new, max_p99_ratio):
             reason = f"only {of_new.asked} requests reached it; {FEW} are compared"
             remedy = f"{STAYS}; if the server is so busy, give it longer: raise WATCH_SECONDS"
@@ -247,7 +270,7 @@ def judge(
         looks += 1
         if reason is None or of_new.failed or of_old.failed or late or looks == MOST_LOOKS:
             break
-    console.note(f"live: {of_old}; candidate: {of_new}")
+    console.note(f"live: {of_old}; candidate: {of_new}, {of_new.describe_certainty()}")
     if reason:
         raise Refused(new, reason, remedy, fails=bool(of_new.failed))
     return of_new
@@ -261,15 +284,13 @@ class Refused(UserError):
         self.fails = fails
 
 
-def watch(stream: Stream, seconds: float, what: str, judged: int | None = None) -> Figures:
-    """Until then, or until the judged version fails."""
+def watch(
+    stream: Stream, seconds: float, what: str, is_decided: Callable[[], bool] = lambda: False
+) -> Figures:
     mark = stream.mark()
     with console.waiting(f"{what}: {seconds:g} s of requests") as waiting:
-        while waiting.seconds < seconds:
-            answers = stream.answers_since(mark)
-            waiting.show(str(Figures.from_answers(answers)))
-            if any(each.gist is None and each.version == judged for each in answers):
-                break
+        while waiting.seconds < seconds and not is_decided():
+            waiting.show(str(Figures.from_answers(stream.answers_since(mark))))
             time.sleep(0.1)
     return Figures.from_answers(stream.answers_since(mark))
 

@@ -70,8 +70,10 @@ class Stream:
         connection = self.address.connection(TIMEOUT_S)
         owed = 0.0
         asked: Counter[int] = Counter({self.serves: offset})
+        ms = 0.0
         while True:
-            if self._stop.wait(PAUSE_S):
+            # As long as the last answer took: clients get the other half of the processor.
+            if self._stop.wait(max(PAUSE_S, ms / 1000)):
                 return
             model, version = self.model, self.serves
             owed += self.share

@@ -49,8 +49,7 @@ class Switch:
         different = [m for m, number in self.new.models.items() if self.old.models[m] != number]
         return self.control.in_use(self._config(self.pipeline), different)
 
-    def load_beside(self, share: float) -> None:
-        """`share` is in the candidate's config, for clients that may send it some requests."""
+    def load_beside(self) -> None:
         ensemble = self._config(self.pipeline)
         self.control.load(self.pipeline, pin_steps(ensemble, self.old.models))
         live.place(self.new, live.REPOSITORY)
@@ -58,9 +57,13 @@ class Switch:
         for model in self.changes:
             numbers = sorted((self.old.models[model], self.new.models[model]))
             self.control.load(model, serving_both(self._config(model), *numbers))
-        candidate = pin_steps(ensemble, self.new.models)
+        self.share_with_clients(0)
+
+    def share_with_clients(self, percent: float) -> None:
+        """They read in the candidate's config how many requests they may send it."""
+        candidate = pin_steps(self._config(self.pipeline), self.new.models)
         candidate.name = self.candidate
-        candidate.parameters["share"].string_value = f"{share:g}"
+        candidate.parameters["share"].string_value = f"{percent:g}"
         candidate.parameters["version"].string_value = str(self.new.number)
         # An ensemble needs a version folder, and a folder needs a file.
         files = {"1/none": b"none"}

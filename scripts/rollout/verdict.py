@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 
+from scripts.evaluation.sequential import (
+    CERTAINTY,
+    bound_above,
+    bound_quantile,
+    count_needed,
+    of_share,
+)
 from scripts.rollout.stream import Answer
 
 # With fewer answers, p99 means nothing.
@@ -21,18 +29,34 @@ class Figures:
     failed: int
     p50: float
     p99: float
+    # Between which p99 lies, with a certainty each.
+    low: float
+    high: float
 
     @classmethod
     def from_answers(cls, answers: Sequence[Answer]) -> Figures:
         times = [answer.ms for answer in answers if answer.gist is not None]
         p50, p99 = np.percentile(times, [50, 99]) if times else (np.inf, np.inf)
         failed = sum(answer.gist is None for answer in answers)
-        return cls(len(answers), failed, float(p50), float(p99))
+        return cls(len(answers), failed, float(p50), float(p99), *bound_quantile(times, 0.99))
 
     def __str__(self) -> str:
         return (
             f"{self.failed} of {self.asked:,} failed, p50 {self.p50:.0f} ms, p99 {self.p99:.0f} ms"
         )
+
+    def describe_certainty(self) -> str:
+        errors = 100 * bound_above(of_share(self.failed, self.asked))
+        told = f"with {100 * CERTAINTY:g}% certainty at most {errors:.1f}% errors"
+        if isfinite(self.high):
+            return f"{told}, and a p99 of at most {self.high:.0f} ms"
+        needed = count_needed(0.01, of_share(0, max(self.asked, 1))) or 0
+        return f"{told} (of its p99: from about {needed:,} answers)"
+
+
+def is_certain(old: Figures, new: Figures, max_p99_ratio: float) -> bool:
+    """That it is fast enough, however many answers there may still be."""
+    return not old.failed and new.high <= max_p99_ratio * old.low + SLACK_MS
 
 
 def is_undecided(old: Figures, new: Figures, max_p99_ratio: float) -> bool:

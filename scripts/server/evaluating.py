@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,6 +39,8 @@ TOGETHER = 4  # requests at a time
 
 T = TypeVar("T")
 Ask: TypeAlias = Callable[[Asked, Item], T]
+# The answer to an item, its ms, and why it could not be read.
+One: TypeAlias = tuple[T | None, float, str]
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,12 @@ class Data:
     left_out: int
     classes: Sequence[str]
     truth: NDArray[np.int64]
+
+    def shuffle(self) -> Data:
+        """Always the same way."""
+        order = np.random.default_rng(0).permutation(len(self.items))
+        items = [self.items[place] for place in order]
+        return replace(self, items=items, truth=self.truth[order])
 
 
 @dataclass(frozen=True)
@@ -93,21 +102,17 @@ class Run(Generic[T]):
     refused: dict[int, str]
 
 
-def run(
-    server: State,
-    version: Version,
-    model: str,
-    items: Sequence[Item],
-    ask_one: Ask[T],
-    only: str = "",
-) -> Run[T]:
-    """Several at once. An item that cannot be read is noted; any other fault ends it."""
+def ask_each(
+    server: State, model: str, items: Iterable[Item], ask_one: Ask[T], only: str = ""
+) -> Generator[One[T]]:
+    """Several at once, in order. An item that cannot be read is noted; any other fault ends it.
+    `only`: of many servers, this one."""
     from bundle_client import ClientError, PictureRefused, SoundRefused, SourceError, TextRefused
 
     of_the_item = (PictureRefused, SoundRefused, SourceError, TextRefused)
     side = ask.server_of(server)
 
-    def about(item: Item) -> tuple[T | None, float, str]:
+    def about(item: Item) -> One[T]:
         began, answer, why = time.perf_counter(), None, ""
         try:
             answer = ask_one(asked, item)
@@ -115,32 +120,43 @@ def run(
             why = fault.cause
         return answer, (time.perf_counter() - began) * 1e3, why
 
-    answers, ms, refused = list[T | None](), np.zeros(len(items)), dict[int, str]()
-    what = f"asking {version.title or model} about {len(items):,} items, {TOGETHER} at a time"
-    began = time.monotonic()
-    address = replace(server.http, server=only)
-    with ask.uncounted_client(address, model) as client, console.waiting(what) as waiting:
+    with ask.uncounted_client(replace(server.http, server=only), model) as client:
         asked = Asked(side, client, model)
         pool = ThreadPoolExecutor(TOGETHER)
         try:
-            for place, (answer, took, why) in enumerate(pool.map(about, items)):
-                answers.append(answer)
-                ms[place] = took
-                if why:
-                    refused[place] = why
-                waiting.show(f"{place + 1:,} of {len(items):,}")
+            under_way = deque[Future[One[T]]]()
+            for item in items:
+                under_way.append(pool.submit(about, item))
+                if len(under_way) == 2 * TOGETHER:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
         except ClientError as fault:
             raise UserError(fault.cause, fault.remedy) from None
         finally:  # Ctrl-C too: what is not asked yet is not asked any more
             pool.shutdown(wait=False, cancel_futures=True)
-    return Run(answers, ms, time.monotonic() - began, refused)
 
 
-def ask_all(
-    server: State, version: Version, model: str, items: Sequence[Item], only: str = ""
-) -> Answered:
-    """`only`: of many servers, this one."""
-    found = run(server, version, model, items, version.pipeline.recipe.guess, only)
+def run(
+    server: State,
+    version: Version,
+    model: str,
+    items: Sequence[Item],
+    ask_one: Ask[T],
+) -> Run[T]:
+    began, ones = time.monotonic(), list[One[T]]()
+    what = f"asking {version.title or model} about {len(items):,} items, {TOGETHER} at a time"
+    with console.waiting(what) as waiting:
+        for one in ask_each(server, model, items, ask_one):
+            ones.append(one)
+            waiting.show(f"{len(ones):,} of {len(items):,}")
+    answers, ms, why = zip(*ones, strict=True)
+    refused = {place: each for place, each in enumerate(why) if each}
+    return Run([*answers], np.array(ms), time.monotonic() - began, refused)
+
+
+def ask_all(server: State, version: Version, model: str, items: Sequence[Item]) -> Answered:
+    found = run(server, version, model, items, version.pipeline.recipe.guess)
     likeliest, confidence = np.full((len(items), TOP), -1, np.int64), np.zeros(len(items))
     most = 1
     for place, labels in enumerate(found.answers):

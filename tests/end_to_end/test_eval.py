@@ -155,20 +155,23 @@ def test_a_rollout_is_judged_by_labelled_pictures(
     (line,) = error_lines(refused.stderr)
     assert "MAX_DROP=1 is the most; it lost drawn " in line and "ANYWAY=1" in line
     assert drawn.served_version.name == first
-    assert "rejected (rollout): on 160 of val" in drawn.made("history")
+    assert "points worse, with 99% certainty, after " in drawn.made("history")
 
     # Taken where so much is allowed; and what comes after it is better.
     output = drawn.made("rollout", MAX_DROP="99")
-    assert "equal, within MAX_DROP=99" in output and "not proved" not in output
+    (asked,) = re.findall(r"points worse, with 99% certainty, after (\d+) of 161 items", output)[:1]
+    assert int(asked) < 20 and "not proved" not in output  # it ends as soon as it is certain
     output = drawn.made("rollout", VERSION=first)
-    assert "of val, candidate against live: +" in output and ": better" in output
+    assert "points better, with 99% certainty" in output
 
     # The same answers, to so few pictures.
     drawn.made("publish", WEIGHTS="default", MAX_MEGAPIXELS="40")
     output = drawn.made("rollout")
-    assert "too few to tell" in output and "would do" in output
+    assert "cannot tell whether it is within MAX_DROP=1 after 161 of 161 items" in output
+    assert "more would do" in output
     drawn.made("publish", WEIGHTS="default", MAX_MEGAPIXELS="41")
-    assert "equal, within MAX_DROP=5" in drawn.made("rollout", MAX_DROP="5")
+    output = drawn.made("rollout", MAX_DROP="5")
+    assert re.search(r"at most \d\.\d points worse, with 99% certainty, after \d+ of 161", output)
     drawn.made("publish", WEIGHTS="default", MAX_MEGAPIXELS="42")
     assert "not proved: how right it is" in drawn.made("rollout", EVAL="none")
 

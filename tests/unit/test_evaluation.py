@@ -32,11 +32,12 @@ from scripts.evaluation.scores import (
     find_order,
     list_confused,
 )
+from scripts.evaluation.sequential import Drop
 from scripts.evaluation.share import Share
 from scripts.measuring.report import evaluation
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, evaluations
-from scripts.rollout.labelled import judge_pair
+from scripts.rollout.labelled import judge_drop
 
 BIRDS = ("crow", "robin", "song thrush")
 
@@ -380,15 +381,15 @@ def test_rows_of_json_are_texts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("first", "second", "of", "said", "objects"),
     [
-        (60, 10, 1000, "MAX_DROP=1 is the most; it lost crow 9 -> 4 of 9", True),
-        (10, 60, 1000, "+5.0 points", False),
-        (3, 3, 5000, "equal, within MAX_DROP=1", False),
-        (3, 1, 100, "too few to tell whether that is within MAX_DROP=1", False),
+        (60, 10, 1000, "of val, and MAX_DROP=1 is the most; it lost crow 9 -> 4 of 9", True),
+        (10, 60, 1000, "points better, with 99% certainty, after 9 of val", False),
+        (3, 3, 5000, "at most 0.2 points worse, with 99% certainty", False),
+        (3, 1, 100, "cannot tell whether it is within MAX_DROP=1 after 9 of val; about ", False),
     ],
 )
 def test_a_candidate_is_judged_by_labelled_data(
     first: int, second: int, of: int, said: str, objects: bool
 ) -> None:
-    found = judge_pair(Paired(first, second, of), "val", 1, ["crow 9 -> 4 of 9"], 0)
+    found = judge_drop(Drop(first, second, of), "9 of val", 1, ["crow 9 -> 4 of 9"])
     assert bool(found.objection) == objects
     assert said in (found.objection or found.what)

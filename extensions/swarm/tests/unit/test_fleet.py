@@ -72,16 +72,19 @@ class Labels:
         self.asked: list[tuple[int, str]] = []
         self._objection = objection
 
-    def ask(self, version: Any, model: str, only: str = "") -> str:
+    def ask(self, version: Any, model: str, only: str = "") -> Iterator[str]:
         self.asked.append((version.number, only))
-        return f"version {version.number}"
+        yield f"version {version.number}"
+
+    def ask_all(self, version: Any, model: str) -> list[str]:
+        return [*self.ask(version, model)]
 
     def note(self, *_: object) -> None:
         pass
 
-    def judge(self, live: str, candidate: str, most_drop: float) -> Any:
-        assert (live, candidate) == ("version 1", "version 2")
-        return SimpleNamespace(objection=self._objection, what="equal")
+    def judge(self, live: list[str], candidate: Iterator[str], most_drop: float) -> Any:
+        assert (*live, *candidate) == ("version 1", "version 2")
+        return SimpleNamespace(objection=self._objection, what="equal"), None
 
 
 def test_the_first_is_judged_by_labelled_data() -> None:
