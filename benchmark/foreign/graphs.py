@@ -694,11 +694,6 @@ def of_one_picture(*shape: int) -> Any:
 
 
 def no_classes() -> Iterator[Case]:
-    for shape in ((CLASSES,), (CLASSES, 1)):
-        why = "so that it gives [batch, classes]"
-        yield make_case(
-            f"{list(shape)} for one picture", partial(of_one_picture, *shape), refused=why
-        )
     for name, parts, label, why in (
         ("the best three", (best,), False, "numbers of the best classes"),
         ("a maximum beside a label", (largest,), True, "is each number of confidence one class's?"),
@@ -794,6 +789,8 @@ def files() -> Iterator[Case]:
     for first in (False, True):
         name = "an output [classes, batch]" + ", weights first" * first
         yield make_case(name, partial(batch_last, first))
+    for shape in ((CLASSES,), (CLASSES, 1)):
+        yield make_case(f"{list(shape)} for one picture", partial(of_one_picture, *shape))
     yield make_case("two outputs, one chosen", partial(several, "logits", "other"), OUTPUT="logits")
     yield make_case(
         "two outputs, no options", partial(several, "logits", "other"), refused="OUTPUT=logits"

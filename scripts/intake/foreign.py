@@ -225,6 +225,8 @@ def _answer(graph: _Graph, facts: Signature, reading: Reading, one_by_one: bool)
     numbers = MARK + facts.output
     if facts.batch_last:
         numbers = graph.add("Transpose", [numbers], perm=[1, 0])
+    if facts.alone:
+        numbers = graph.add("Reshape", [numbers, graph.constant(np.array([-1, facts.classes]))])
     if one_by_one:
         numbers = graph.add("Gather", [numbers, graph.constant(np.array([0]))], axis=0)
     numbers = graph.add("Cast", [numbers], to=TensorProto.FLOAT)

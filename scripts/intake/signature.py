@@ -36,6 +36,7 @@ class Signature:
     classes: int
     label: str = ""  # an output beside it, which says the likeliest class
     batch_last: bool = False  # of the output: [classes, batch]
+    alone: bool = False  # [classes], of a network that takes one picture
 
     @property
     def takes_levels(self) -> bool:
@@ -66,13 +67,14 @@ def signature(path: Path, hints: Hints = NOTHING, model: Any = None) -> Signatur
             f"{path.name} has {len(inputs)} inputs ({names}), not one for pictures", HOW
         )
     (pixels,) = inputs
-    scores, classes = _choose_output(path, model, hints)
+    batch = next(iter(_dims(pixels)), None)
+    scores, classes = _choose_output(path, model, hints, batch)
     channels_last, channels, size = _picture(path, pixels, hints)
-    batch = _dims(pixels)[0]
-    label = "" if hints.output else _label_beside(path, model, scores.name, classes)
+    alone = bool(_count_alone(scores, batch))
+    label = "" if hints.output else _label_beside(path, model, scores.name, classes, alone)
     return Signature(
         *(pixels.name, _kind(pixels), channels_last, channels, size, batch),
-        *(scores.name, classes, label, _is_batch_last(scores)),
+        *(scores.name, classes, label, _is_batch_last(scores), alone),
     )
 
 
@@ -177,7 +179,7 @@ def has_any_size(model: Any) -> bool:
     )
 
 
-def _choose_output(path: Path, model: Any, hints: Hints) -> tuple[Any, int]:
+def _choose_output(path: Path, model: Any, hints: Hints, batch: int | None) -> tuple[Any, int]:
     """The output that is taken, and its number of classes."""
     outputs = {each.name: each for each in _outputs(model)}
     if hints.output:
@@ -186,7 +188,11 @@ def _choose_output(path: Path, model: Any, hints: Hints) -> tuple[Any, int]:
                 f"{path.name} has no output {hints.output}", f"choose one: {', '.join(outputs)}"
             )
         outputs = {hints.output: outputs[hints.output]}
-    found = {name: classes for name, each in outputs.items() if (classes := _classes(each, hints))}
+    found = {
+        name: classes
+        for name, each in outputs.items()
+        if (classes := _count_alone(each, batch) or _classes(each, hints))
+    }
     picked = [name for name in found if is_picked(model.graph, name)]
     if picked and len(picked) == len(found):
         raise UserError(
@@ -209,13 +215,18 @@ def _choose_output(path: Path, model: Any, hints: Hints) -> tuple[Any, int]:
     raise UserError(f"{path.name} gives {shown}, not float [batch, classes]", HOW)
 
 
-def _label_beside(path: Path, model: Any, output: str, classes: int) -> str:
+def _label_beside(path: Path, model: Any, output: str, classes: int, alone: bool) -> str:
     """Of other outputs, the one with a label for each picture; what else is beside it may show that
     these are no classes' numbers."""
     others = [each for each in _outputs(model) if each.name != output]
     whole = [each for each in others if _kind(each) in LEVELS]
-    labels = [each.name for each in whole if math.prod(size or 2 for size in _dims(each)[1:]) == 1]
-    boxes = [each for each in others if len(_dims(each)) > 2 and _dims(each)[-1] == BOX]
+    of_picture = 0 if alone else 1
+    labels = [
+        each.name
+        for each in whole
+        if math.prod(size or 2 for size in _dims(each)[of_picture:]) == 1
+    ]
+    boxes = [each for each in others if _dims(each)[of_picture + 1 :][-1:] == [BOX]]
     if boxes or len(labels) < len(whole) or (labels and classes == 1):
         shown = ", ".join(f"{each.name}: {_show_value(each)}" for each in _outputs(model))
         raise UserError(
@@ -248,6 +259,15 @@ def _classes(scores: Any, hints: Hints) -> int:
         return hints.classes
     dims = _dims(scores)[1:]
     return math.prod(int(size or 0) for size in dims) if sum(d != 1 for d in dims) <= 1 else 0
+
+
+def _count_alone(scores: Any, batch: int | None) -> int:
+    """The classes of an output that has no batch, of a network that takes one picture; else 0."""
+    if batch != 1 or not scores.type.HasField("tensor_type") or _kind(scores) not in NUMBERS:
+        return 0
+    dims = _dims(scores)
+    (first, *more) = dims or [None]
+    return first if first and first > 1 and all(size == 1 for size in more) else 0
 
 
 def _is_batch_last(scores: Any) -> bool:

@@ -25,6 +25,7 @@ SHORT = (
     "logarithms of independent labels",
     *(
         "an output [classes, batch]",
+        "[5] for one picture",
         "scores in levels",
         "the best three",
         "a maximum beside a label",
