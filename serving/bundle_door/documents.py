@@ -44,7 +44,7 @@ def paths() -> list[str]:
 def documents() -> dict[str, Answer]:
     found = {path: file(each) for path, each in find_files().items()}
     shown = {"/": found.pop("/page/index.html"), "/docs": found.pop("/page/docs.html")}
-    openapi = yaml.safe_load((HERE / "openapi.yaml").read_text())
+    openapi = yaml.safe_load((HERE / "paths" / "openapi.yaml").read_text())
     described = tagged(msgspec.json.encode(openapi), "application/json")
     return {**shown, **found, "/openapi.json": described}
 
