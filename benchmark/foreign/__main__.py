@@ -87,7 +87,7 @@ def serve_case(case: Case, folder: Path, asked: list[bytes], server: State) -> O
     """As a user does it, and as a client sees it."""
     with redirect_stdout(StringIO()):
         truth = case.make(folder)
-    words = case.words(folder) | {"NAME": NAME, "PRECISION": "fp32", "DECODE": "full"}
+    words = case.make_settings(folder) | {"NAME": NAME, "PRECISION": "fp32", "DECODE": "full"}
     done = make("add-model", **words)
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]

@@ -45,9 +45,9 @@ def outcome(case: Case, folder: Path, files: list[bytes]) -> Outcome:
     try:
         if case.finds:
             (kind,) = parts.find("foreign")
-            found: Outcome = kind.find_outcome(case.words(folder), folder, files, truth)
+            found: Outcome = kind.find_outcome(case.make_settings(folder), folder, files, truth)
             return found
-        recipe, made = adopt_network(case.words(folder), folder)
+        recipe, made = adopt_network(case.make_settings(folder), folder)
     except UserError as fault:
         return Outcome(f"{fault.cause}; {fault.remedy}")
     difference = float(np.abs(answers(recipe, made, files) - np.stack([*map(truth, files)])).max())

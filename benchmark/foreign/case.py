@@ -30,7 +30,7 @@ class Case:
     finds: bool = False  # boxes
     bound: float = 0.01  # how far from what is right
 
-    def words(self, folder: Path) -> dict[str, str]:
+    def make_settings(self, folder: Path) -> dict[str, str]:
         network = {"ONNX": "{folder}/model.onnx"} if "FROM" not in self.options else {}
         return {
             name: text.replace("{folder}", str(folder))

@@ -216,7 +216,9 @@ def test_a_network_of_timm_with_weights_of_ones_own(own: Project, tmp_path: Path
     asked = "test_resnet", "timm, by name"
     (case,) = (each for each in libraries.CASES if (each.name, each.origin) == asked)
     truth, file = case.make(tmp_path), picture()
-    own.made("add-model", NAME="birds", PRECISION="fp32", DECODE="full", **case.words(tmp_path))
+    own.made(
+        "add-model", NAME="birds", PRECISION="fp32", DECODE="full", **case.make_settings(tmp_path)
+    )
     with Client(own.http, model="birds") as client:
         (found,) = client.classify(file, top=1).labels
     expected = truth(file)

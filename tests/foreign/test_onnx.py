@@ -78,7 +78,7 @@ def test_a_branch_by_the_batch_is_never_taken(least: int, tmp_path: Path) -> Non
 def test_what_has_branches_gets_no_more_pictures_than_were_compared(tmp_path: Path) -> None:
     (case,) = (each for each in CASES if each.name == "a branch")
     case.make(tmp_path)
-    recipe, _ = adopt_network(case.words(tmp_path), tmp_path)
+    recipe, _ = adopt_network(case.make_settings(tmp_path), tmp_path)
     assert recipe.most == 8
 
 

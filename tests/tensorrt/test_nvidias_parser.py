@@ -124,7 +124,7 @@ def test_a_network_of_somebody_elses(tmp_path: Path) -> None:
 def test_forms_of_networks_of_somebody_elses(name: str, tmp_path: Path) -> None:
     (case,) = (each for each in graphs.CASES if each.name == name)
     case.make(tmp_path)
-    assert types_of_theirs(case.words(tmp_path), tmp_path)
+    assert types_of_theirs(case.make_settings(tmp_path), tmp_path)
 
 
 def types_of_theirs(words: dict[str, str], folder: Path) -> set[str]:

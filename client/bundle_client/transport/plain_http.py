@@ -106,14 +106,14 @@ class PlainHttp:
             raise
         if response.status != 200:
             retry_after = response.headers.get("Retry-After")
-            raise HttpError(words(content), str(response.status), retry_after)
+            raise HttpError(read_message(content), str(response.status), retry_after)
         return response, content
 
     def close(self) -> None:
         self._line.close()
 
 
-def words(content: bytes) -> str:
+def read_message(content: bytes) -> str:
     """What Triton says about an error; empty if it is not Triton who speaks."""
     try:
         return str(json.loads(content)["error"])
