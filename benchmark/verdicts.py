@@ -16,7 +16,7 @@ from math import isfinite
 import numpy as np
 
 from scripts.evaluation.paired import Paired
-from scripts.evaluation.sequential import CERTAINTY, Drop, bound_quantile
+from scripts.evaluation.sequential import CERTAINTY, Drop, find_quantile_bounds
 
 MOST_DROP = 0.01
 MOMENTS = 250
@@ -55,7 +55,7 @@ def simulate_quantiles(streams: int, random: np.random.Generator) -> tuple[int, 
     true = float(np.exp(3 + 0.5 * 2.3263478740408408))
     for _ in range(streams):
         times = np.exp(random.normal(3, 0.5, LOOKS[-1]))
-        bounds = [bound_quantile(times[:count], P99) for count in LOOKS]
+        bounds = [find_quantile_bounds(times[:count], P99) for count in LOOKS]
         missed += any(high < true for _, high in bounds) + any(low > true for low, _ in bounds)
         ended += isfinite(bounds[-1][1])
     return missed, ended

@@ -42,7 +42,7 @@ def win_against(mean: float, counts: Counts) -> float:
     return float(most + np.log(np.exp(logs - most).mean()))
 
 
-def bound_above(counts: Counts, certainty: float = CERTAINTY) -> float:
+def find_upper_bound(counts: Counts, certainty: float = CERTAINTY) -> float:
     """The mean is at most this."""
     wanted, low, high = -log(1 - certainty), 0.0, 1.0
     for _ in range(HALVINGS):
@@ -51,8 +51,8 @@ def bound_above(counts: Counts, certainty: float = CERTAINTY) -> float:
     return high
 
 
-def bound_below(counts: Counts, certainty: float = CERTAINTY) -> float:
-    return 1 - bound_above(_turn(counts), certainty)
+def find_lower_bound(counts: Counts, certainty: float = CERTAINTY) -> float:
+    return 1 - find_upper_bound(_turn(counts), certainty)
 
 
 def _turn(counts: Counts) -> dict[float, float]:
@@ -79,7 +79,7 @@ def count_needed(mean: float, counts: Counts, certainty: float = CERTAINTY) -> i
     return int(ceil(high * total / 10**digits) * 10**digits)
 
 
-def of_share(count: int, of: int) -> Counts:
+def count_share(count: int, of: int) -> Counts:
     return {1.0: count, 0.0: of - count}
 
 
@@ -98,11 +98,11 @@ class Drop:
 
     @property
     def high(self) -> float:
-        return 2 * bound_above(self._counts) - 1
+        return 2 * find_upper_bound(self._counts) - 1
 
     @property
     def low(self) -> float:
-        return 2 * bound_below(self._counts) - 1
+        return 2 * find_lower_bound(self._counts) - 1
 
     @property
     def _counts(self) -> Counts:
@@ -130,7 +130,7 @@ class Drop:
         return f"at most {100 * self.high:.1f} points worse"
 
 
-def bound_quantile(
+def find_quantile_bounds(
     values: Sequence[float] | NDArray[np.float64], share: float
 ) -> tuple[float, float]:
     """Between which the quantile lies, each end with this certainty; infinite where so few values
@@ -140,10 +140,10 @@ def bound_quantile(
 
     def wins_below(above: int) -> bool:
         """That fewer than 1 - share lie above, where so many do."""
-        return win_against(1 - share, of_share(above, count)) >= wanted
+        return win_against(1 - share, count_share(above, count)) >= wanted
 
     def wins_above(above: int) -> bool:
-        return win_against(share, of_share(count - above, count)) >= wanted
+        return win_against(share, count_share(count - above, count)) >= wanted
 
     few = _find_first(lambda above: not wins_below(above), count) - 1
     many = _find_first(wins_above, count)

@@ -10,10 +10,10 @@ import numpy as np
 
 from scripts.evaluation.sequential import (
     CERTAINTY,
-    bound_above,
-    bound_quantile,
     count_needed,
-    of_share,
+    count_share,
+    find_quantile_bounds,
+    find_upper_bound,
 )
 from scripts.rollout.stream import Answer
 
@@ -38,7 +38,7 @@ class Figures:
         times = [answer.ms for answer in answers if answer.gist is not None]
         p50, p99 = np.percentile(times, [50, 99]) if times else (np.inf, np.inf)
         failed = sum(answer.gist is None for answer in answers)
-        return cls(len(answers), failed, float(p50), float(p99), *bound_quantile(times, 0.99))
+        return cls(len(answers), failed, float(p50), float(p99), *find_quantile_bounds(times, 0.99))
 
     def __str__(self) -> str:
         return (
@@ -46,11 +46,11 @@ class Figures:
         )
 
     def describe_certainty(self) -> str:
-        errors = 100 * bound_above(of_share(self.failed, self.asked))
+        errors = 100 * find_upper_bound(count_share(self.failed, self.asked))
         told = f"with {100 * CERTAINTY:g}% certainty at most {errors:.1f}% errors"
         if isfinite(self.high):
             return f"{told}, and a p99 of at most {self.high:.0f} ms"
-        needed = count_needed(0.01, of_share(0, max(self.asked, 1))) or 0
+        needed = count_needed(0.01, count_share(0, max(self.asked, 1))) or 0
         return f"{told} (of its p99: from about {needed:,} answers)"
 
 

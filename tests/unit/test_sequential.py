@@ -10,11 +10,11 @@ import pytest
 from benchmark import verdicts
 from scripts.evaluation.sequential import (
     Drop,
-    bound_above,
-    bound_below,
-    bound_quantile,
     count_needed,
-    of_share,
+    count_share,
+    find_lower_bound,
+    find_quantile_bounds,
+    find_upper_bound,
 )
 from scripts.rollout.stream import Answer
 from scripts.rollout.verdict import Figures, is_certain
@@ -28,10 +28,13 @@ def test_verdicts_are_as_certain_as_they_say(capsys: pytest.CaptureFixture[str])
 
 def test_bounds_close_in_on_the_share() -> None:
     for count, of in ((0, 10), (0, 1000), (30, 1000), (500, 1000), (1000, 1000)):
-        low, high = bound_below(of_share(count, of)), bound_above(of_share(count, of))
+        low, high = (
+            find_lower_bound(count_share(count, of)),
+            find_upper_bound(count_share(count, of)),
+        )
         assert 0 <= low <= count / of <= high <= 1
-    assert bound_above(of_share(0, 1000)) < 0.01 < bound_above(of_share(0, 500))
-    assert bound_above({}) == 1 and bound_below({}) == pytest.approx(0)
+    assert find_upper_bound(count_share(0, 1000)) < 0.01 < find_upper_bound(count_share(0, 500))
+    assert find_upper_bound({}) == 1 and find_lower_bound({}) == pytest.approx(0)
 
 
 def test_it_says_how_many_would_do() -> None:
@@ -48,12 +51,12 @@ def test_it_says_how_many_would_do() -> None:
 def test_a_quantile_lies_between_its_bounds() -> None:
     times = np.random.default_rng(1).exponential(10, 3000)
     for share in (0.5, 0.95, 0.99):
-        low, high = bound_quantile(times, share)
+        low, high = find_quantile_bounds(times, share)
         assert low < np.quantile(times, share) < high < 2 * low
-    low, high = bound_quantile(times[:100], 0.99)
+    low, high = find_quantile_bounds(times[:100], 0.99)
     assert 0 < low < inf == high
-    assert bound_quantile([], 0.5) == (-inf, inf)
-    assert bound_quantile([7.0] * 2000, 0.99) == (7, 7)
+    assert find_quantile_bounds([], 0.5) == (-inf, inf)
+    assert find_quantile_bounds([7.0] * 2000, 0.99) == (7, 7)
 
 
 def test_speed_is_certain_before_the_time_is_over() -> None:
