@@ -6,7 +6,6 @@ minutes, and then the Prometheus of `make monitoring` is asked the dashboard's o
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import urllib.request
@@ -15,8 +14,8 @@ from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 from extensions.monitoring import dashboards
+from scripts.artefacts.exporting import start
 from scripts.base import console
-from scripts.base.errors import run_guarded
 from scripts.measuring import perf_analyzer
 from scripts.measuring.photos import Inputs
 from scripts.measuring.workload import Configuration, Target
@@ -26,21 +25,15 @@ from scripts.rollout import rollout
 SECONDS = 120
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add = parser.add_argument
-    add("--image", type=Path, required=True)
-    add("--concurrency", type=int, default=2)
-    add("--prometheus", default="http://127.0.0.1:9090")
-    options = parser.parse_args(argv)
+def main(image: Path, concurrency: int = 2, prometheus: str = "http://127.0.0.1:9090") -> int:
     up = rollout.find_running_server(pipelines.main())
     pipeline = up.version.pipeline.ensemble
     target = Target.for_model(pipeline, pipeline, up.server.http, up.server.grpc)
-    inputs = Inputs(options.image.name, (options.image.read_bytes(),))
-    asked = Configuration(target, inputs, "http", 1, options.concurrency)
+    inputs = Inputs(image.name, (image.read_bytes(),))
+    asked = Configuration(target, inputs, "http", 1, concurrency)
     with TemporaryDirectory() as folder:
         theirs = perf_analyzer.at_hand(up.server, Path(folder)).run(asked, SECONDS).p99
-    ours = on_the_dashboard(options.prometheus, pipeline)
+    ours = on_the_dashboard(prometheus, pipeline)
     console.note(
         f"p99: {theirs:.1f} ms for perf_analyzer, {ours:.1f} ms on the dashboard "
         f"({ours / theirs:.2f} times)"
@@ -59,4 +52,4 @@ def on_the_dashboard(prometheus: str, pipeline: str) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(start(main))

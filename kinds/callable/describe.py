@@ -7,7 +7,6 @@ example. Runs in the server's environment.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping
@@ -20,26 +19,27 @@ from bundle_serving.infer import pack_question
 from bundle_serving.own_steps import use_packages
 from kinds.callable.serving.callables import Bound, Instance, NotServed, load, one_line
 from kinds.callable.serving.values import Spec
+from scripts.artefacts.exporting import start
 from scripts.base import files
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import UserError
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--file", type=Path, required=True)
-    parser.add_argument("--packages", type=Path, help="what the file imports besides")
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--same", type=json.loads, default={}, help="as it was before, by name")
-    options = parser.parse_args(argv)
-    use_packages(str(options.packages or ""))
+def main(
+    file: Path,
+    packages: Path | None = None,
+    out: Path | None = None,
+    same: Mapping[str, Any] | None = None,
+) -> int:
+    """`packages`: what the file imports besides; `same`: as it was before, by name."""
+    use_packages(str(packages or ""))
     try:
-        bound = load(options.file)
+        bound = load(file)
     except NotServed as fault:
         raise UserError.from_fault(fault) from None
     described = {name: try_function(each) for name, each in bound.items()}
-    require_same(options.file.name, options.same, described)
-    if options.out:
-        files.write(options.out, json.dumps(described) + "\n")
+    require_same(file.name, same or {}, described)
+    if out:
+        files.write(out, json.dumps(described) + "\n")
     return 0
 
 
@@ -90,4 +90,4 @@ def _tensor(spec: Spec) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(start(main))

@@ -5,7 +5,6 @@ python -m kinds.sound.drawings --to FOLDER      one of each, as WAV files
 
 from __future__ import annotations
 
-import argparse
 import io
 import sys
 import wave
@@ -18,8 +17,8 @@ from numpy.typing import NDArray
 from kinds.sound.serving.sounds import Hearing, log_mel
 from kinds.sound.serving.wav import Samples
 from kinds.sound.things import NAMES, THINGS, Pen, Random, Wave
+from scripts.artefacts.exporting import start
 from scripts.base import files
-from scripts.base.errors import run_guarded
 
 RATE = 16_000
 SHORTEST, USUALLY = 0.7, 2.0  # seconds
@@ -76,14 +75,11 @@ def one_of_each(seconds: float = USUALLY, seed: int = 0) -> dict[str, bytes]:
     return {name: file(drawing(label, random, seconds)) for label, name in enumerate(NAMES)}
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--to", type=Path, required=True, help="a folder")
-    options = parser.parse_args(argv)
+def main(to: Path) -> int:
     for name, content in one_of_each().items():
-        files.write_bytes(options.to / f"{name}.wav", content)
+        files.write_bytes(to / f"{name}.wav", content)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(start(main))

@@ -9,7 +9,6 @@ another file, for a sounds.yaml that hears otherwise: make publish MODEL=sounds 
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -22,9 +21,9 @@ from kinds.sound import network as listener
 from kinds.sound.recipe import Sound
 from kinds.sound.source import drop_longest
 from kinds.sound.things import NAMES
+from scripts.artefacts.exporting import start
 from scripts.artefacts.progress import step
 from scripts.base import files
-from scripts.base.errors import run_guarded
 from scripts.recipes.schema import load
 
 # The last of which are held back.
@@ -53,14 +52,10 @@ def vary_sound(heard: torch.Tensor) -> torch.Tensor:
     return heard.roll(later, 3) + torch.empty(len(heard), 1, 1, 1).uniform_(-LOUDER, LOUDER)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--to", type=Path, help="a .safetensors file")
-    train_sounds(parser.parse_args().to or listener.WEIGHTS)
+def main(to: Path = listener.WEIGHTS) -> int:
+    train_sounds(to)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(start(main))

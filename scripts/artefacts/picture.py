@@ -1,17 +1,10 @@
-"""Draws a picture of something that is an ImageNet class: a coffee mug.
-
-python -m scripts.artefacts.picture --out build/mug.jpg
-"""
+"""Draws a picture of something that is an ImageNet class: a coffee mug."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFilter
-
-from scripts.base.errors import run_guarded
 
 # Drawn large and scaled down: Pillow draws without antialiasing.
 SCALE = 4
@@ -70,14 +63,6 @@ def _body(picture: Image.Image) -> None:
     picture.paste(shades, (0, 0), outline)
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args(argv)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    mug().save(options.out, quality=92)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+def draw_file(out: Path) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    mug().save(out, quality=92)

@@ -52,7 +52,7 @@ def main() -> int:
     evaluations.remember_given(pipeline)
     shown = [str(path) for path, _ in samples]
     if pipeline.recipe.asked_about == "IMG" and not samples:
-        picture.main(["--out", str(PICTURE)])
+        picture.draw_file(PICTURE)
         shown = [str(PICTURE.relative_to(ROOT))]
     return pipeline.recipe.ask(ask.server_of(server), shown, os.environ)
 

@@ -33,7 +33,7 @@ def main() -> int:
         console.note(f"instead, a small network that knows drawings: {', '.join(NAMES)}")
         settings = settings.replace_with(ARCH=DRAWN, WEIGHTS="default")
     server = bring_up(settings, "demo")
-    picture.main(["--out", str(PICTURE)])
+    picture.draw_file(PICTURE)
     shown = PICTURE.relative_to(ROOT)
     console.note(f"drew a picture of a mug: {shown}")
     code = pipelines.main().recipe.ask(ask.server_of(server), [str(shown)], os.environ)

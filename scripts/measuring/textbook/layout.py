@@ -1,17 +1,13 @@
 """The textbook's repository with the bundle's own network in it, ready to be served.
 
-    python -m scripts.measuring.textbook.layout --onnx build/onnx --out build/rivals/textbook
-
 The network is the exported one without its first nodes, cast and normalisation, which the textbook
 does in Python: the same weights, and a float32 picture as its input.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import onnx
@@ -19,7 +15,7 @@ from onnx.utils import Extractor
 
 from scripts.artefacts.manifest import Manifest
 from scripts.base import files
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 
 REPOSITORY = Path(__file__).parent / "repository"
@@ -64,16 +60,3 @@ def without_normalisation(network: onnx.ModelProto) -> onnx.ModelProto:
     rest.graph.input[0].name = "input"
     onnx.checker.check_model(rest, full_check=True)
     return rest
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--onnx", type=Path, required=True, help="the directory that export wrote")
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args(argv)
-    lay_out(options.onnx, options.out)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(run_guarded(main))

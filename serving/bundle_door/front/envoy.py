@@ -282,7 +282,6 @@ def refuse_compressed() -> Config:
 
 
 NO_TLS = "this port speaks TLS; use https:// and trust its certificate (over gRPC: grpcs://)"
-OF_GRPC = {"prefix": "application/grpc"}
 NO_GRPC = "this port speaks gRPC; use the other one for HTTP"
 COMPRESSED = "compressed messages are not taken; send them as they are, or gzip over HTTP"
 TOO_SLOW = "the message came too slowly, or nothing for too long; send it again"

@@ -108,7 +108,7 @@ def test_curl_takes_sounds_too(with_sounds: Project) -> None:
 def test_the_command_answers_what_it_can_and_refuses_the_rest(
     with_sounds: Project, tmp_path: Path
 ) -> None:
-    drawings.main(["--to", str(tmp_path)])
+    drawings.main(tmp_path)
     (tmp_path / "notes.txt").touch()
     model = {"MODEL": "sounds"}
     told = with_sounds.made("classify", SOUND=str(tmp_path), JSON="1", TOP="2", **model)
