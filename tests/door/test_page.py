@@ -936,3 +936,4 @@ def test_the_api_is_told_whole_and_under_its_address(tab: Tab, page: Behind) -> 
     (missing,) = [call for call in calls if "not loaded" in call]
     assert "/sentiment" in missing
     assert "localhost:8000" not in examples and f"localhost:{page.http_port}/classify" in examples
+    assert f"/v2/models/{PIPELINE}/infer" in examples

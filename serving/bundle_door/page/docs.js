@@ -11,7 +11,8 @@ const api = await (await fetch("openapi.json")).json();
 const { pipelines } = await json("page/served.json", { quiet: true }).catch(() => ({ pipelines: null }));
 const isLoaded = call => !pipelines || !call["x-kind"] || pipelines.some(each => each.kind === call["x-kind"]);
 const whole = part => part.$ref ? part.$ref.split("/").slice(1).reduce((found, name) => found[name], api) : part;
-const here = text => text.replace(/(https?:\/\/)?localhost:8000/g, location.protocol === "https:" ? location.origin : location.host);
+const main = pipelines?.find(each => each.main)?.model ?? "{model}";
+const here = text => text.replace("{model}", main).replace(/(https?:\/\/)?localhost:8000/g, location.protocol === "https:" ? location.origin : location.host);
 
 document.getElementById("about").textContent = api.info.description;
 document.getElementById("loaded").textContent = pipelines?.length ? `Loaded here: ${pipelines.map(each => `${each.model} (${PATHS[each.kind] ?? `/v2/models/${each.model}/infer`})`).join(", ")}.` : "";
