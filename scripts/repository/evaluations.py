@@ -9,6 +9,7 @@ from typing import Any
 
 from scripts.base import files
 from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
 from scripts.evaluation.share import Share
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive
@@ -18,6 +19,8 @@ from scripts.settings.setting import absolute
 # Beside the history. A path of this machine's, which others cannot use.
 NAME = "labelled.json"
 WITHOUT = "none"
+# Where labels are written in the order of a network's classes.
+ORDERED = ROOT / "build" / "eval"
 
 
 def find_data(pipeline: Pipeline) -> Path | None:

@@ -43,7 +43,14 @@ def find_labels(pipeline: Pipeline, made: Workspace, most_drop: float) -> Iterat
     with TemporaryDirectory(dir=ROOT / "build", prefix=".eval") as temporary:
         path = Path(temporary) / "items.json"
         path.write_text(json.dumps(items))
-        yield Labels(folder, path, made.onnx, most_drop)
+        yield Labels(folder, path, made.onnx, most_drop, _find_ordered(pipeline))
+
+
+def _find_ordered(pipeline: Pipeline) -> Path | None:
+    """Not where a program of the user's own reads the scores, which may turn them around."""
+    recipe = pipeline.recipe
+    by_program = isinstance(recipe, Image) and recipe.post
+    return None if by_program else evaluations.ORDERED / f"{pipeline.name}.txt"
 
 
 def keep_given(labels: Labels | None) -> Labels | None:

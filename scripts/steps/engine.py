@@ -5,7 +5,8 @@
 Compared with PyTorch's scores on the pictures of the export; int8, with the float32 network's on
 those that were held back from its calibration. bf16 also with the float32 network's on many more:
 on the user's photos (--samples), otherwise on scenes. Where there are labelled pictures, bf16 and
-int8 may not be right more seldom on them than float32, instead.
+int8 may not be right more seldom on them than float32, instead, and classes may not stand in
+another order than their names.
 
 Out: engine.json (precision, and the result of the check). Runs in the server's environment.
 """
@@ -31,7 +32,9 @@ from scripts.artefacts.manifest import Manifest, of_samples, read_pins
 from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
 from scripts.evaluation.paired import Paired
+from scripts.evaluation.scores import Answers, find_order, reorder
 from scripts.settings.precision import PRECISIONS
 
 # int8 shifts probabilities; what counts is that labels stay the same, as many as ACCURACY says.
@@ -45,6 +48,8 @@ MOST_PICTURES = 200
 SCHEMA = 3
 # Inputs whose name in the file differs from that in the graph.
 TENSORS = {"pixels": "input"}
+NAMES = "labels.txt"  # beside the network
+
 REMEDIES = {"int8": "calibrate on more pictures, or serve with PRECISION=auto"}
 
 
@@ -56,6 +61,7 @@ class Labels:
     items: Path
     float32: Path  # the export, which may not be right more often by more than
     most_drop: float  # points
+    ordered: Path | None = None  # where classes are written that stand in another order
 
     @property
     def digest(self) -> str:
@@ -103,12 +109,13 @@ def main(
     items: Path | None = None,
     float32: Path | None = None,
     most_drop: float = 0,
+    ordered: Path | None = None,
 ) -> int:
     """`onnx`: the directory that export or quantise wrote; `samples`: photos for the check; the
     rest: labelled pictures."""
     labels = None
     if labelled and items and float32:
-        labels = Labels(labelled, items, float32, most_drop)
+        labels = Labels(labelled, items, float32, most_drop, ordered)
     if fits(onnx, precision, out, samples, labels):
         print(f"{out} fits: nothing to check")
         return 0
@@ -126,6 +133,8 @@ def decide(
     """The precision to serve with, and why; raises if the requested one fails its check."""
     from bundle_serving.openvino_engine import has_bf16
 
+    if labels and labels.ordered:
+        _require_order(labels, labels.ordered)
     rounded = read_manifest(onnx).eight_bits
     if precision == "auto":
         if not (rounded or has_bf16()):
@@ -157,8 +166,33 @@ def _require_labels(proof: dict[str, Any], onnx: Path, labels: Labels | None) ->
     return proof | {"why": f"{proof['why']}; {said}"}
 
 
+def _require_order(labels: Labels, ordered: Path) -> None:
+    """Raises UserError where the network's classes stand in another one than their names."""
+    classes = (labels.float32 / NAMES).read_text().splitlines()
+    shown, truth = _show(labels.float32, labels)
+    first = scores(network_in(labels.float32), shown, "fp32").argmax(axis=1)
+    answers = Answers(classes, truth, first[:, None], np.ones(len(truth)))
+    if (order := find_order(answers)) is None:
+        return
+    files.write(ordered, "".join(f"{label}\n" for label in reorder(classes, order)))
+    of, right = len(truth), int((order[truth] == first).sum())
+    raise UserError(
+        f"labels stand in another order than the network's classes: on {of} of "
+        f"{labels.labelled.name}, {answers.right.mean():.0%} are right, and {right / of:.0%} in "
+        "that order",
+        f"give LABELS={ordered.relative_to(ROOT)}",
+    )
+
+
 def _ask_both(onnx: Path, precision: str, labels: Labels) -> Paired:
-    """What cannot be read says nothing of either."""
+    shown, truth = _show(onnx, labels)
+    first = scores(network_in(labels.float32), shown, "fp32").argmax(axis=1) == truth
+    second = scores(network_in(onnx), shown, precision).argmax(axis=1) == truth
+    return Paired.from_right(first, second)
+
+
+def _show(onnx: Path, labels: Labels) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """What can be read, as the network takes it, and its classes."""
     from bundle_serving.own_steps import StepFault
     from bundle_serving.pictures import PictureError, Transform, to_pixels
 
@@ -172,10 +206,7 @@ def _ask_both(onnx: Path, precision: str, labels: Labels) -> Paired:
         truth.append(number)
     if not truth:
         raise UserError(f"no picture of {labels.labelled} can be read", "name others: EVAL=")
-    shown = np.stack(pixels)
-    first = scores(network_in(labels.float32), shown, "fp32").argmax(axis=1) == truth
-    second = scores(network_in(onnx), shown, precision).argmax(axis=1) == truth
-    return Paired.from_right(first, second)
+    return np.stack(pixels), np.array(truth, np.int64)
 
 
 def _in_float32(onnx: Path, why: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from bundle_serving.scores import softmax
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import folders
+from scripts.repository import evaluations
 from scripts.server.own import adding, guessing
 from tests.networks import draw_network
 
@@ -111,7 +112,7 @@ def test_what_lies_beside_a_network_is_taken(
 
 def test_labels_in_another_order_are_refused_with_the_right_ones() -> None:
     found = {"of": 40, "best": 38, "usual": 2, "tried": {"BGR": 4}, "pictures": {}, "order": [1, 0]}
-    written = guessing.LABELS / "test_birds.txt"
+    written = evaluations.ORDERED / "test_birds.txt"
     try:
         with pytest.raises(UserError, match="in which 95% are right") as refused:
             guessing._tell(found, "val", ["robin", "wren"], "test_birds")

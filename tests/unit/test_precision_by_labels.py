@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from scripts.base.errors import UserError
+from scripts.repository import evaluations
 from scripts.steps import engine
 from scripts.steps.engine import Labels
 
@@ -64,6 +66,24 @@ def test_what_costs_labels_is_not_taken(labels: Labels, wrong: dict[str, int]) -
     assert engine.decide(labels.float32, "auto")["precision"] == "bf16"
     with pytest.raises(UserError, match=r"int8 is right more seldom .*MAX_DROP=1 is the most"):
         engine.decide(labels.float32, "int8", None, labels)
+
+
+def test_classes_in_another_order_are_refused_with_the_right_one(
+    labels: Labels, wrong: dict[str, int]
+) -> None:
+    wrong |= {"fp32": 57}  # of 60: what it takes for the one is the other
+    labels.float32.mkdir()
+    (labels.float32 / "labels.txt").write_text("wren\nrobin\n")
+    ordered = evaluations.ORDERED / "test_wrens.txt"
+    try:
+        with pytest.raises(UserError, match="5% are right, and 95% in that order") as refused:
+            engine.decide(labels.float32, "fp32", None, replace(labels, ordered=ordered))
+        assert refused.value.remedy == "give LABELS=build/eval/test_wrens.txt"
+        assert ordered.read_text().splitlines() == ["robin", "wren"]
+        wrong["fp32"] = 3
+        assert engine.decide(labels.float32, "fp32", None, replace(labels, ordered=ordered))
+    finally:
+        ordered.unlink()
 
 
 def test_what_costs_none_is(labels: Labels, wrong: dict[str, int]) -> None:

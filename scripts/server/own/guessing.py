@@ -26,7 +26,6 @@ from scripts.stacks.flavour import Stack
 
 MOST = 100  # of pictures, on which each way is tried
 SHOWN = 3
-LABELS = ROOT / "build" / "eval"
 
 
 def find_pictures(pipeline: Pipeline, stack: Stack) -> Pipeline:
@@ -85,7 +84,7 @@ def _tell(found: Mapping[str, Any], data: str, labels: Sequence[str], name: str)
     lines = [f"pictures, on {of} of {data}: as usual: {found['usual'] / of:.0%} right; "]
     lines[0] += "; ".join(said)
     if found["order"]:
-        path = LABELS / f"{name}.txt"
+        path = evaluations.ORDERED / f"{name}.txt"
         order = np.array(found["order"])
         files.write(path, "".join(f"{label}\n" for label in reorder(labels, order)))
         raise UserError(
