@@ -534,9 +534,10 @@ class DockerStack:
         name = self._image("server")
         if not self._engine.images.list(name):
             return None
-        command = ["cat", "/usr/share/triton-bundle/sbom.json"]
-        output = self._engine.containers.run(name, command, network_mode="none", remove=True)
-        return output.decode()
+        # Attached: the engine's log, as the SDK reads it, was once cut off on a busy machine.
+        command = ["docker", "run", "--rm", "--network", "none", name, "cat"]
+        command.append("/usr/share/triton-bundle/sbom.json")
+        return subprocess.run(command, capture_output=True, check=True, text=True).stdout
 
     def push(self, service: str, name: str) -> str:
         """Pushes an image as this name, with the keys of `docker login`; returns the name with its

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from extensions.upkeep import pack
+from tests.networks import draw_network
 from tests.plugin import require_docker
 from tests.project import ROOT, Project, free_ports, picture, run
 
@@ -72,9 +73,15 @@ def without_a_network(script: str, cwd: Path) -> str:
 
 
 @contextmanager
-def packed(tmp_path: Path, exported: Path) -> Iterator[Path]:
+def packed(tmp_path: Path, exported: Path, whose: str) -> Iterator[Path]:
     project = Project.copy(tmp_path / "here", FLAVOUR="")
-    project.take(exported)
+    if whose == "ours":
+        project.take(exported)
+    else:
+        project.settings |= {"ARCH": "", "WEIGHTS": ""}
+        network = draw_network(tmp_path / f"{whose}.onnx")
+        project.made("up", FLAVOUR="local", FROM=str(network))
+        project.made("down")
     try:
         project.made("pack", f"TO={tmp_path / 'pack'}")
         yield tmp_path / "pack"
@@ -84,13 +91,15 @@ def packed(tmp_path: Path, exported: Path) -> Iterator[Path]:
 
 
 @pytest.mark.rare
-def test_a_pack_serves_without_a_network(tmp_path: Path, exported: Path) -> None:
+@pytest.mark.parametrize("whose", ["ours", "birds"])
+def test_a_pack_serves_without_a_network(tmp_path: Path, exported: Path, whose: str) -> None:
+    """Of the internet, that is."""
     require_docker()
     if subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True).returncode:
         pytest.skip("no network namespaces here")
     noise = tmp_path / "noise.jpg"
     noise.write_bytes(picture())
-    with packed(tmp_path, exported) as folder:
+    with packed(tmp_path, exported, whose) as folder:
         listed = json.loads((folder / "sbom.json").read_text())["components"]
         versions = {each["name"]: each["version"] for each in listed}
         wheels = sorted(path.name for path in (folder / "wheels").iterdir())
@@ -106,4 +115,5 @@ def test_a_pack_serves_without_a_network(tmp_path: Path, exported: Path) -> None
             assert "export:" not in output and "building" not in output
             (answer,) = (line for line in output.splitlines() if line.startswith("{"))
             answers.append(json.loads(answer)["labels"])
+            assert ("birds" in output) == (whose == "birds")
         assert answers[0] == answers[1]

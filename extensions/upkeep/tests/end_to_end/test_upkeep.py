@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from bundle_serving.health import reason_not_to_trust
+from tests.networks import draw_network
 from tests.project import ROOT, Project, error_lines, picture
 
 # The last bundle whose .env had MOST_P99.
@@ -75,6 +76,26 @@ def test_upgrade_backup_restore_and_prune(tmp_path: Path, exported: Path) -> Non
 
     (versions / "layout").write_text("99\n")
     assert "written by a newer bundle (layout 99" in refusal(project, "history")
+
+
+@pytest.mark.rare
+def test_a_network_of_ones_own_is_upgraded(tmp_path: Path) -> None:
+    """From an earlier layout, while it serves."""
+    noise = tmp_path / "noise.jpg"
+    noise.write_bytes(picture())
+    settings = {"FLAVOUR": "local", "ARCH": "", "WEIGHTS": ""}
+    project = Project.copy(tmp_path / "one", **settings)
+    try:
+        project.made("up", FROM=str(draw_network(tmp_path / "birds.onnx")))
+        answer = labels(project, noise)
+        (project.path / "build" / "versions" / "layout").unlink()
+        assert "layout 0 becomes" in project.made("upgrade")
+        assert "nothing to upgrade" in project.made("upgrade")
+        assert labels(project, noise) == answer
+        assert reason_not_to_trust(f"http://{project.http}", "birds") is None
+        assert "resnet50" not in project.made("status") + project.made("models")
+    finally:
+        project.end()
 
 
 def labels(project: Project, picture: Path, model: str = "") -> Any:
