@@ -19,14 +19,15 @@ from scripts.base.errors import UserError, run_guarded
 from scripts.recipes import pipelines
 from scripts.recipes.layout import Layout
 from scripts.repository import layout_number, model_folders, place
-from scripts.server import engines, laying_out, layouts
+from scripts.server import engines, laying_out, layouts, served, up
 from scripts.settings.settings import Settings
 from scripts.stacks import ran_before
+from scripts.stacks.flavour import Stack
 
 
 def main() -> int:
     settings = Settings.load()
-    if settings.from_:  # which the first step has laid out
+    if settings.from_ and settings.flavour != "gpu":  # the first step has laid it out
         return 0
     if elsewhere := place.find(settings):
         raise UserError(
@@ -34,24 +35,29 @@ def main() -> int:
             "make up, or leave REPOSITORY empty",
         )
     layout_number.require_known(layout_number.here())
+    if settings.from_:
+        settings = up.fill_from_version(
+            settings, pipelines.main(), served.serving(pipelines.main())
+        )
     stack = ran_before.steps_of(settings)
     how = layouts.layout(settings, engines.engine_for(stack))
     with lock.one_at_a_time():
         if sys.argv[1:] == ["candidate"]:
-            lay_out_candidate(how)
+            lay_out_candidate(stack, how)
         else:
             judge_candidate(how)
             laying_out.lay_out(stack, settings, "compose")
     return 0
 
 
-def lay_out_candidate(how: Layout) -> None:
+def lay_out_candidate(stack: Stack, how: Layout) -> None:
     """Does nothing if the plan has passed the gate already."""
     shutil.rmtree(engines.CANDIDATE, ignore_errors=True)
+    first = pipelines.main()
+    engines.write_gate_words(stack, how, first, find_workspace())
     if engines.has_passed(find_workspace(), how):
         console.note("the plan has passed the gate")
         return
-    first = pipelines.main()
     lay_out = partial(model_folders.lay_out, first, find_workspace(), how)
     engines.lay_out_candidate(how, first, find_workspace(), lay_out)
 

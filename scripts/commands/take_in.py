@@ -1,5 +1,6 @@
 """What a container does without make: takes in an ONNX file or an IR, checks it, and lays it out to
-be served as the main pipeline. A step of compose.yaml; and how a server begins that has /model.
+be served as the main pipeline. A step of compose.yaml; and how a server begins that has /model. On
+a GPU, later steps build the plan and lay it out.
 
     FROM=own/birds.onnx LABELS=own/birds.txt python -m scripts.commands.take_in
     python -m scripts.commands.take_in /model
@@ -10,16 +11,15 @@ Does nothing if the live version already is what is requested.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 from scripts.artefacts.step import Step
-from scripts.base.errors import AlreadyReported, UserError, run_guarded
-from scripts.base.paths import ROOT
+from scripts.base.errors import UserError, run_guarded
 from scripts.repository import sources
 from scripts.server.own import own_main
 from scripts.stacks.local import LocalStack
+from scripts.stacks.ran_before import run_in_image
 
 LABELS, REQUIREMENTS = "labels.txt", "requirements.txt"
 
@@ -31,9 +31,13 @@ class Here(LocalStack):
         """No server is started from here."""
 
     def run_step(self, step: Step, *arguments: str | Path) -> None:
-        command = [sys.executable, "-m", step.module, *arguments]
-        if code := subprocess.run(command, cwd=ROOT).returncode:
-            raise AlreadyReported(code)
+        run_in_image(step, *arguments)
+
+
+class HereForGpu(Here):
+    """Later steps have images of their own."""
+
+    flavour = "gpu"
 
 
 def main() -> int:
@@ -46,7 +50,12 @@ def main() -> int:
             f"FROM={given.get('FROM', '')} needs more than this image has to be taken in",
             "name an .onnx file or an .xml of OpenVINO, or use make up",
         )
-    own_main.lay_out(Here, given | {"FROM": str(source.network)})
+    if not Path(given["FROM"]).is_file():  # else as it was typed: make means the same by it
+        given["FROM"] = str(source.network)
+    if given.get("FLAVOUR") == HereForGpu.flavour:
+        own_main.export(HereForGpu, given)
+    else:
+        own_main.lay_out(Here, given)
     return 0
 
 

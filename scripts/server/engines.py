@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,8 @@ if TYPE_CHECKING:  # it takes long to load what talks to Docker
 CACHE = ROOT / "build" / "cache"
 TIMING_CACHES = CACHE / "timing"
 CANDIDATE = ROOT / "build" / "candidate"
+# What the steps of that name are called with, where somebody else calls them.
+PLAN_WORDS, GATE_WORDS = CACHE / "plan.words", CACHE / "gate.words"
 # What the result of a step takes, with its draft, for a network of 25 million weights.
 STEP_MB = 300
 GATE = "gate.txt"  # beside a plan, or trees: which combinations have passed the gate
@@ -160,28 +163,40 @@ def _build_plan(
 ) -> None:
     profile = pipeline.recipe.shapes(made, settings)
     wanted = plan.identity(made.onnx, stack.gpu, stack.tensorrt(), profile)
-    words = [word for option, value in profile.items() for word in (f"--{option}", value)]
     _step(
         pipeline,
         made.plan,
         "plan",
         lambda out: plan.why_build(out, wanted),
-        lambda: stack.run_step(
-            BUILD_PLAN,
-            "--onnx",
-            made.onnx,
-            *words,
-            "--timing-caches",
-            TIMING_CACHES,
-            "--out",
-            made.plan,
-        ),
+        lambda: stack.run_step(BUILD_PLAN, *_list_plan_words(made, profile)),
     )
     # Of two that fit, the one that has passed the gate: with Compose alone, the last result.
     kept = Workspace(CACHE / pipeline.ensemble)
     fits = plan.why_build(kept.plan, wanted) is None and has_passed(kept, layout)
     if fits and not has_passed(made, layout):
         files.link_tree(kept.plan, made.plan)
+
+
+def _list_plan_words(made: Workspace, profile: Mapping[str, str]) -> list[str | Path]:
+    words: list[str | Path] = ["--onnx", made.onnx]
+    words += [word for option, value in profile.items() for word in (f"--{option}", value)]
+    return [*words, "--timing-caches", TIMING_CACHES, "--out", made.plan]
+
+
+def hand_on(stack: Stack, settings: Settings, pipeline: Pipeline) -> None:
+    """What was exported last, for steps in other containers."""
+    made = Workspace(CACHE / pipeline.ensemble)
+    if trial := pipeline.recipe.trial(made):
+        stack.run_step(trial.step, *trial.words)
+    _write_words(PLAN_WORDS, _list_plan_words(made, pipeline.recipe.shapes(made, settings)))
+
+
+def write_gate_words(stack: Stack, layout: Layout, pipeline: Pipeline, made: Workspace) -> None:
+    _write_words(GATE_WORDS, as_words(_candidate_of(stack, layout, pipeline, made)))
+
+
+def _write_words(file: Path, words: Sequence[str | Path]) -> None:
+    files.write(file, "".join(f"{shlex.quote(str(word))}\n" for word in words))
 
 
 def _pass_the_gate(
@@ -230,21 +245,7 @@ def prove_served(
 ) -> tuple[int, list[Answer]]:
     """Checks the whole ensemble on a temporary server. Returns the memory that it takes, and its
     answers to the requests with known answers and to `more`, which are not judged here."""
-    recipe, repository = pipeline.recipe, CANDIDATE / "repository"
-    precision, borrowed = precision_of(made, layout.engine), recipe.list_borrowed(layout.engine)
-    candidate = gate.Candidate(
-        repository,
-        pipeline.ensemble,
-        CANDIDATE / "questions.npz",
-        layout.engine.config,
-        stack.run_dir,
-        CANDIDATE,
-        load=tuple(borrowed),
-        limit=limit,
-    )
-    if network := recipe.network_model(layout.engine):
-        reference = _reference(made, layout.engine)
-        candidate = replace(candidate, network=network, reference=reference, precision=precision)
+    candidate = replace(_candidate_of(stack, layout, pipeline, made), limit=limit)
     lay_out_candidate(layout, pipeline, made, lay_out, more)
     state.REFUSED.unlink(missing_ok=True)
     try:
@@ -256,6 +257,25 @@ def prove_served(
         if (said := CANDIDATE / gate.LOG).exists():
             files.write(state.REFUSED, said.read_text(errors="replace"))
         shutil.rmtree(CANDIDATE, ignore_errors=True)
+
+
+def _candidate_of(
+    stack: Stack, layout: Layout, pipeline: Pipeline, made: Workspace
+) -> gate.Candidate:
+    recipe, engine = pipeline.recipe, layout.engine
+    candidate = gate.Candidate(
+        CANDIDATE / "repository",
+        pipeline.ensemble,
+        CANDIDATE / "questions.npz",
+        engine.config,
+        stack.run_dir,
+        CANDIDATE,
+        load=tuple(recipe.list_borrowed(engine)),
+    )
+    if network := recipe.network_model(engine):
+        reference, precision = _reference(made, engine), precision_of(made, engine)
+        candidate = replace(candidate, network=network, reference=reference, precision=precision)
+    return candidate
 
 
 def _reference(made: Workspace, engine: Engine) -> Path:

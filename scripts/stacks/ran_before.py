@@ -1,16 +1,19 @@
 """The stack as seen from the container of the step `layout`: the earlier steps ran in containers
-of their own and left their results in build/cache. None can be run from here."""
+of their own and left their results in build/cache. None can be run from here, but what tries the
+user's post.py."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from scripts.artefacts.gpus import Gpu
-from scripts.artefacts.step import ENGINE, Step
-from scripts.base.errors import UserError
+from scripts.artefacts.step import ENGINE, TRY_POST, Step
+from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.settings.settings import Settings
@@ -18,8 +21,17 @@ from scripts.stacks.containers import DockerStack
 from scripts.stacks.gpu import GpuStack
 
 
+def run_in_image(step: Step, *arguments: str | Path) -> None:
+    command = [sys.executable, "-m", step.module, *arguments]
+    if code := subprocess.run(command, cwd=ROOT).returncode:
+        raise AlreadyReported(code)
+
+
 class StepsRanBefore(DockerStack):
     def run_step(self, step: Step, *arguments: str | Path) -> None:
+        if step is TRY_POST:
+            run_in_image(step, *arguments)
+            return
         raise UserError(
             f"this needs the step {step.module}, which did not run before this one",
             "docker compose up --wait runs only export, engine and layout; use make for the rest",

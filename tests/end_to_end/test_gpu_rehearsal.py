@@ -14,9 +14,9 @@ import shutil
 import signal
 import subprocess
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,8 @@ from bundle_serving.process.guard import GRPC_HEADER
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from scripts.settings.settings import Settings
 from scripts.stacks.gpu import GpuStack
+from tests.end_to_end.test_own_main import POST
+from tests.networks import draw_network
 from tests.plugin import require_docker
 from tests.project import (
     LONGEST_S,
@@ -148,11 +150,15 @@ TWINS = "NVIDIA Rehearsal GPU/NVIDIA Rehearsal GPU"
 
 
 @RARE
-def test_the_proof_runs_whole(gpu: Project) -> None:
+@pytest.mark.parametrize("whose", ["ours", "birds"])
+def test_the_proof_runs_whole(gpu: Project, tmp_path: Path, whose: str) -> None:
     """From the export to the rollback, on a small network; in no process list stands the key.
     TensorRT 10 differs in the flags of the plan, which is built with it further down."""
-    small = {"ARCH": "squeezenet1_1", "WEIGHTS": "random", "REPOSITORY": "s3://somebodys/own"}
-    played = {"REHEARSAL_GPUS": TWINS}
+    small = {"ARCH": "squeezenet1_1", "WEIGHTS": "random"}
+    if whose == "birds":  # what is proved is the main pipeline, once there is one of one's own
+        small = {"ARCH": "", "WEIGHTS": ""}
+        gpu.made("up", **small, FROM=str(draw_network(tmp_path / "birds.onnx")))
+    played = {"REHEARSAL_GPUS": TWINS, "REPOSITORY": "s3://somebodys/own"}
     proving = gpu.start_make("prove", **small, **played)
     with ThreadPoolExecutor() as beside:
         shown = beside.submit(words_shown_while, proving)
@@ -182,6 +188,8 @@ def test_the_proof_runs_whole(gpu: Project) -> None:
     assert not copy.parent.exists()
     for kind in ("container", "image", "network"):
         assert copy.name not in run("docker", kind, "ls", "--format", "{{json .}}")
+    if whose == "birds":
+        gpu.made("up", MAIN="resnet50")
 
 
 def copy_and_key(project: Project) -> tuple[Path, str] | None:
@@ -459,38 +467,68 @@ def ask_dali(server: InferenceServerClient, file: bytes) -> NDArray[np.uint8]:
     return pixels
 
 
-def test_compose_alone_does_the_same(gpu: Project) -> None:
+@contextmanager
+def by_compose_alone(gpu: Project, **settings: str) -> Iterator[Callable[..., str]]:
     gpu.made("down")
     command = ["docker", "compose"]
     for name in ("compose.yaml", "compose.gpu.yaml", gpu.settings["COMPOSE_OVERRIDE"]):
         command += ["--file", name]
-
-    small = {"ARCH": "squeezenet1_1", "WEIGHTS": "random", "PREPROCESS": "python"}
-    # A plan and a version that are not there yet.
-    settings = gpu.environment(**small, OPT_BATCH="4", MAX_MEGAPIXELS="33")
+    environment = gpu.environment(**settings)
 
     def compose(*words: str) -> str:
         done = subprocess.run(
-            [*command, *words], cwd=gpu.path, env=settings, capture_output=True, text=True
+            [*command, *words], cwd=gpu.path, env=environment, capture_output=True, text=True
         )
         if done.returncode:
-            subprocess.run([*command, "logs"], cwd=gpu.path, env=settings)
+            subprocess.run([*command, "logs"], cwd=gpu.path, env=environment)
             pytest.fail(done.stderr)
         return done.stdout
 
+    try:
+        yield compose
+    finally:
+        compose("down", "--volumes")
+
+
+def test_compose_alone_does_the_same(gpu: Project) -> None:
+    small = {"ARCH": "squeezenet1_1", "WEIGHTS": "random", "PREPROCESS": "python"}
     stages = (
         ("PASSED TensorRT.trtexec", "- ensemble: top-1 equal", "laid out: "),
         ("nothing to export", "nothing to build", "has passed the gate", "no candidate to check"),
     )
-    try:
+    # A plan and a version that are not there yet.
+    with by_compose_alone(gpu, **small, OPT_BATCH="4", MAX_MEGAPIXELS="33") as compose:
         for expected in stages:
             compose("up", "--wait")
             with Client(gpu.http) as client:
                 assert len(client.classify(picture()).labels) == 5
             log = compose("logs", "--no-log-prefix")
             assert all(step in log for step in expected), log
-    finally:
-        compose("down", "--volumes")
+
+
+def test_compose_alone_takes_in_a_network_of_ones_own(gpu: Project) -> None:
+    """And make serves the same pipeline then."""
+    own = gpu.path / "own"
+    own.mkdir(exist_ok=True)
+    draw_network(own / "birds.onnx")
+    labels = [f"bird {number}" for number in range(10)]
+    (own / "birds.txt").write_text("\n".join(labels))
+    (own / "post.py").write_text(POST)
+    words = {"FROM": "own/birds.onnx", "LABELS": "own/birds.txt", "ARCH": "", "WEIGHTS": ""}
+    stages = (
+        ("PASSED TensorRT.trtexec", "- ensemble: ", "laid out: version 1: birds.onnx"),
+        ("nothing to build", "has passed the gate", "nothing to lay out"),
+    )
+    with by_compose_alone(gpu, **words, PREPROCESS="python") as compose:
+        for expected in stages:
+            compose("up", "--wait")
+            with Client(gpu.http) as client:
+                (best,) = client.classify(picture(), top=1).labels
+            assert best.label in labels and best.probability == 1
+            log = compose("logs", "--no-log-prefix")
+            assert all(step in log for step in expected), log
+            assert "resnet50" not in log
+    assert "birds" in Project(gpu.path, gpu.settings | words).made("up")
 
 
 def test_without_a_gpu_there_is_one_clear_line(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from scripts.recipes import pipelines
 from scripts.repository import history, old_versions
 from scripts.repository.shared import Shared
 from scripts.server import served, up
+from scripts.server.own import adding
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 
@@ -30,6 +31,8 @@ def main() -> int:
             "a new version is of the pipeline that there is, and FROM of another one",
             f"make publish{pipeline.option} WEIGHTS={source}, or another pipeline: make add-model",
         )
+    if weights := os.environ.get(Settings.weights.name):
+        os.environ[Settings.weights.name] = adding.import_version(pipeline, weights)
     with lock.one_at_a_time():
         known = state.load()
         shared = Shared(known.settings_at_start if known else Settings.load(), pipeline)

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bundle_serving import own_steps
-from kinds.image.recipe import Image
+from kinds.image.recipe import WHOLE, Image
 from scripts import bootstrap
 from scripts.artefacts import packages
 from scripts.artefacts.exporting import as_words
+from scripts.artefacts.shapes import sides
 from scripts.artefacts.step import Step
 from scripts.base import console, files, lock
 from scripts.base.errors import UserError
@@ -103,6 +104,22 @@ def _import_source(name: str, source: sources.Source, given: dict[str, str]) -> 
     bootstrap.ensure("hub")
     run_here(Step("scripts.steps.intake"), *as_words(asked))
     return given | {"ONNX": str(folder / "model.onnx")}
+
+
+def import_version(pipeline: Pipeline, weights: str) -> str:
+    """What a new version is made of: what WEIGHTS= names, or the ONNX file that it becomes. In a
+    folder of its own, as the live version's is still asked for."""
+    recipe, path = pipeline.recipe, Path(weights).expanduser()
+    is_whole = isinstance(recipe, Image) and recipe.source.endswith(WHOLE)
+    if not (is_whole and path.suffix in sources.TORCH and path.is_file()):
+        return weights
+    name = f"{pipeline.name}/{files.sha256(path)[:12]}"
+    if not (made := folders.own().networks / name / "model.onnx").is_file():
+        crop = recipe.pictures.crop if isinstance(recipe, Image) else 0
+        _import_source(
+            name, sources.find_source(weights), {"SIZE": "x".join(map(str, sides(crop)))}
+        )
+    return str(made)
 
 
 def _ensure_tensorflow(source: sources.Source) -> None:

@@ -17,8 +17,8 @@ from scripts.base.errors import UserError
 from scripts.base.paths import DOTENV
 from scripts.recipes import folders, pipelines
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import layout_number, own_pipelines, place
-from scripts.server import agreeing, laying_out, up
+from scripts.repository import archive, layout_number, own_pipelines, place
+from scripts.server import agreeing, engines, laying_out, up
 from scripts.server.own import adding
 from scripts.server.served import serving
 from scripts.settings import arguments
@@ -52,8 +52,22 @@ def bring_up(
     return server
 
 
-def lay_out(stack_of: Callable[[Settings], Stack], typed: Mapping[str, str]) -> None:
+StackOf = Callable[[Settings], Stack]
+
+
+def lay_out(stack_of: StackOf, typed: Mapping[str, str]) -> None:
     """For a server that reads it by itself."""
+    _make_main(stack_of, typed, _lay_out)
+
+
+def export(stack_of: StackOf, typed: Mapping[str, str]) -> None:
+    """For the next steps on a GPU."""
+    _make_main(stack_of, typed, _export)
+
+
+def _make_main(
+    stack_of: StackOf, typed: Mapping[str, str], finish: Callable[[StackOf, Settings], None]
+) -> None:
     given, settings = _list_given(typed), Settings.load(typed)
     layout_number.require_known(layout_number.here())
     if elsewhere := place.find(settings):
@@ -64,13 +78,24 @@ def lay_out(stack_of: Callable[[Settings], Stack], typed: Mapping[str, str]) -> 
     name = _settle_name(given, settings, typed)
     if _is_made_of(name, given):
         pipelines.make_main(name)
-        _lay_out(stack_of, settings)
+        finish(stack_of, settings)
         return
     with _take_in(name, given, settings, stack_of):
-        _lay_out(stack_of, settings)
+        finish(stack_of, settings)
 
 
-def _lay_out(stack_of: Callable[[Settings], Stack], settings: Settings) -> None:
+def _export(stack_of: StackOf, settings: Settings) -> None:
+    main = pipelines.main()
+    settings = up.fill_from_version(settings, main, serving(main))
+    with lock.one_at_a_time():
+        stack = stack_of(settings)
+        with archive.draft(main, None) as draft:
+            engines.export(stack, settings, main, draft)
+        engines.hand_on(stack, settings, main)
+        pipelines.note_main()
+
+
+def _lay_out(stack_of: StackOf, settings: Settings) -> None:
     main = pipelines.main()
     settings = up.fill_from_version(settings, main, serving(main))
     with lock.one_at_a_time():
@@ -83,7 +108,7 @@ def _choose_stack(settings: Settings) -> Stack:
 
 @contextmanager
 def _take_in(
-    name: str, given: Mapping[str, str], settings: Settings, stack_of: Callable[[Settings], Stack]
+    name: str, given: Mapping[str, str], settings: Settings, stack_of: StackOf
 ) -> Iterator[Pipeline]:
     """Makes it the main pipeline; if what follows fails, nothing of it is left."""
     own_pipelines.require_unused(name)

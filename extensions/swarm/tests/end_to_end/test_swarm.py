@@ -185,8 +185,7 @@ def swarm(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Iterator[S
     ports = dict(zip(names, map(str, free_ports(4)), strict=True))
     # It only ends a hang: on a busy machine a server reads S3 for minutes.
     project = Project.copy(folder / "bundle", SAMPLES="", START_TIMEOUT="900", **ports)
-    name = project.settings["COMPOSE_PROJECT_NAME"] = f"swarm-{project.path.name}"
-    image = f"{name}-server"
+    project.settings["COMPOSE_PROJECT_NAME"] = f"swarm-{project.path.name}"
     # Later commands say nothing of networks.
     del project.settings["ARCH"], project.settings["WEIGHTS"]
     try:
@@ -194,16 +193,8 @@ def swarm(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Iterator[S
         network = tiny(folder / "tiny.onnx", TensorProto.FLOAT)
         project.made("add-model", FLAVOUR="local", NAME=OTHER, ONNX=str(network))
         project.made("down")
-        environment = project.environment()
-        build = ["docker", "compose", "--progress", "quiet", "build", "server"]
-        subprocess.run(build, cwd=project.path, env=environment, check=True)
         with swarm_nodes.of(2, folder / "nodes") as nodes:
-            # As a pack brings it, so that the first node builds none.
-            save = f"docker save {image} | docker --host {nodes[0].host} load --quiet"
-            run("sh", "-c", save)
-            id = run("docker", "image", "inspect", "--format", "{{.Id}}", image).strip()
-            loaded = project.path / "build" / "images.json"
-            loaded.write_text(json.dumps({"server": id}))
+            load_image(project, nodes[0])
             made = Swarm(project, nodes)
             refused = made.make("swarm-up")
             assert "make keys ADD=ann" in error_lines(refused.stderr)[0]
@@ -221,6 +212,16 @@ def swarm(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Iterator[S
             made.make("swarm-down")
     finally:
         project.make("clean", FLAVOUR="cpu")
+
+
+def load_image(project: Project, node: Node) -> None:
+    """As a pack brings it, so that the node builds none."""
+    build = ["docker", "compose", "--progress", "quiet", "build", "server"]
+    subprocess.run(build, cwd=project.path, env=project.environment(), check=True)
+    image = f"{project.settings['COMPOSE_PROJECT_NAME']}-server"
+    run("sh", "-c", f"docker save {image} | docker --host {node.host} load --quiet")
+    id = run("docker", "image", "inspect", "--format", "{{.Id}}", image).strip()
+    (project.path / "build" / "images.json").write_text(json.dumps({"server": id}))
 
 
 def serve_from_s3(project: Project) -> None:

@@ -1,0 +1,107 @@
+"""Each command with a main pipeline of the user's own, whatever that came as."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from scripts.measuring.perf_analyzer import has_libb64
+from scripts.steps.vision import torchvision
+from tests.end_to_end.test_own_main import LABELS, OTHERS, ask_plainly, fresh
+from tests.networks import draw_network
+from tests.project import Project, picture
+
+__all__ = ["fresh"]  # a fixture
+pytestmark = pytest.mark.rare
+
+LENIENT = {"ANYWAY": "1", "WATCH_SECONDS": "1", "MAX_P99_RATIO": "1000"}
+PHOTO = picture()
+ARCH = "squeezenet1_1"
+
+
+def make_onnx(file: Path, seed: int) -> dict[str, str]:
+    return {"FROM": str(draw_network(file.with_suffix(".onnx"), seed))}
+
+
+def make_weights(file: Path, seed: int) -> dict[str, str]:
+    torch.save(build(seed).state_dict(), file.with_suffix(".pth"))
+    return {"ARCH": ARCH, "WEIGHTS": str(file.with_suffix(".pth"))}
+
+
+def make_torchscript(file: Path, seed: int) -> dict[str, str]:
+    torch.jit.trace(build(seed), torch.zeros(1, 3, 224, 224)).save(file.with_suffix(".pt"))
+    return {"FROM": str(file.with_suffix(".pt")), "SIZE": "224"}
+
+
+def build(seed: int) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    made: torch.nn.Module = torchvision.models.get_model(ARCH, num_classes=10).eval()
+    return made
+
+
+Source = Callable[[Path, int], dict[str, str]]
+
+
+COMMANDS: tuple[tuple[str, dict[str, str]], ...] = (
+    ("up", {}),
+    ("status", {}),
+    ("models", {}),
+    ("classify", {"IMG": "photo.jpg"}),
+    ("trace", {"IMG": "photo.jpg"}),
+    ("eval", {"EVAL": "val"}),
+    ("drift", {}),
+    ("bench", {"QUICK": "1", "IMAGES": "photo.jpg"}),
+    ("tune", {"MINUTES": "0.05", "STOP": "1", "IMAGES": "photo.jpg"}),
+    ("up", {}),
+    ("publish", {"WEIGHTS": "second"}),
+    ("rollout", LENIENT),
+    ("rollback", LENIENT),
+    ("history", {}),
+    ("logs", {}),
+)
+NEEDS_LIBB64 = ("bench", "tune")
+
+
+@pytest.mark.parametrize("make_source", [make_onnx, make_weights, make_torchscript])
+def test_every_command_means_it(fresh: Project, tmp_path: Path, make_source: Source) -> None:
+    words = make_source(tmp_path / "birds", 0) | {"LABELS": f"{tmp_path}/birds.txt"}
+    second = make_source(tmp_path / "second", 1)
+    places = {"photo.jpg": f"{tmp_path}/photo.jpg", "val": str(label_noise(tmp_path / "val"))}
+    places["second"] = second.get("WEIGHTS", second.get("FROM", ""))
+    said = [fresh.made("up", **words)]
+    for command, given in COMMANDS:
+        if has_libb64() or command not in NEEDS_LIBB64:
+            given = {name: places.get(word, word) for name, word in given.items()}
+            said.append(fresh.made(command, **given))
+    assert not [line for text in said for line in text.splitlines() if OTHERS.search(line)]
+    models = index(fresh)
+    assert "birds" in models and not [name for name in models if OTHERS.search(name)]
+    assert not [process for process in fresh.processes() if OTHERS.search(str(process.cmdline()))]
+
+    saved, expected = tmp_path / "saved.tar", ask_plainly(fresh, PHOTO)
+    fresh.made("backup", TO=str(saved))
+    fresh.made("clean")
+    fresh.made("restore", FROM=str(saved))
+    fresh.made("up")
+    assert ask_plainly(fresh, PHOTO)["labels"] == expected["labels"]
+
+
+def label_noise(folder: Path) -> Path:
+    for label in LABELS:
+        (folder / label).mkdir(parents=True)
+        for number in range(3):
+            (folder / label / f"{number}.jpg").write_bytes(picture())
+    return folder
+
+
+def index(project: Project) -> list[str]:
+    """All that Triton knows, loaded or not."""
+    headers = {"admin-key": project.admin_key}
+    url = f"http://{project.http}/v2/repository/index"
+    with urllib.request.urlopen(urllib.request.Request(url, b"", headers), timeout=60) as answer:
+        return [each["name"] for each in json.load(answer)]
