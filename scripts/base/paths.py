@@ -6,6 +6,8 @@ import hashlib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+# Where it lies in the containers of steps.
+IN_CONTAINERS = "/bundle/"
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 REQUIREMENTS = ROOT / "requirements"

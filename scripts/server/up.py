@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 
 from bundle_serving.process import main_pipeline
 from bundle_serving.process.server_log import first_error
 from scripts.base import console, files, interrupts, lock, ports
 from scripts.base.errors import UserError
+from scripts.base.paths import IN_CONTAINERS, ROOT
 from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import Engine, Layout
 from scripts.recipes.pipelines import Pipeline
@@ -213,8 +215,15 @@ def fill_from_version(
 ) -> Settings:
     """What the user sets now, or else the live version's settings, or the recipe's."""
     before, recipe = seed.own_settings if seed else {}, pipeline.recipe
-    earlier = {name: value for name, value in before.items() if name in recipe.settings}
+    earlier = {name: _find_here(value) for name, value in before.items() if name in recipe.settings}
     return now.fill_from({**server} | recipe.defaults() | earlier)
+
+
+def _find_here(value: str) -> str:
+    """Of a version that Compose alone has made, in whose containers this checkout is elsewhere."""
+    here = ROOT / value.removeprefix(IN_CONTAINERS)
+    is_there = value.startswith(IN_CONTAINERS) and not Path(value).exists() and here.exists()
+    return str(here) if is_there else value
 
 
 def of_the_server(pipeline: Pipeline) -> Settings:

@@ -32,7 +32,7 @@ from scripts.artefacts.manifest import read_pins
 from scripts.artefacts.step import Place, Step
 from scripts.base import console, files, lock, parts, ports
 from scripts.base.errors import AlreadyReported, UserError
-from scripts.base.paths import PYTHON, ROOT
+from scripts.base.paths import IN_CONTAINERS, PYTHON, ROOT
 from scripts.base.ports import free_ports
 from scripts.recipes import pipelines
 from scripts.recipes.layout import Share
@@ -198,7 +198,7 @@ class DockerStack:
             if not isinstance(argument, Path):
                 words.append(argument)
             elif argument.is_relative_to(ROOT / "build"):
-                words.append(str(Path("/bundle") / argument.relative_to(ROOT)))
+                words.append(str(Path(IN_CONTAINERS) / argument.relative_to(ROOT)))
             else:
                 self._require_readable(argument)
                 inside = f"/inputs/{number}/{argument.name}"
@@ -504,7 +504,7 @@ class DockerStack:
 
     def let_containers_read(self, path: Path) -> None:
         """A secret in build/, through the group of their user."""
-        inside = str(Path("/bundle") / path.relative_to(ROOT))
+        inside = str(Path(IN_CONTAINERS) / path.relative_to(ROOT))
         script = f'chgrp {admin_key.NOBODY} "$0" && chmod 640 "$0"'
         self._run("init", "sh", "-c", script, inside)
 
