@@ -79,7 +79,7 @@ def test_every_command_means_it(fresh: Project, tmp_path: Path, make_source: Sou
             given = {name: places.get(word, word) for name, word in given.items()}
             said.append(fresh.made(command, **given))
     assert not [line for text in said for line in text.splitlines() if OTHERS.search(line)]
-    models = index(fresh)
+    models = list_loaded(fresh)
     assert "birds" in models and not [name for name in models if OTHERS.search(name)]
     assert not [process for process in fresh.processes() if OTHERS.search(str(process.cmdline()))]
 
@@ -99,9 +99,11 @@ def label_noise(folder: Path) -> Path:
     return folder
 
 
-def index(project: Project) -> list[str]:
-    """All that Triton knows, loaded or not."""
+def list_loaded(project: Project) -> list[str]:
+    """What is loaded."""
     headers = {"admin-key": project.admin_key}
     url = f"http://{project.http}/v2/repository/index"
-    with urllib.request.urlopen(urllib.request.Request(url, b"", headers), timeout=60) as answer:
+    with urllib.request.urlopen(
+        urllib.request.Request(url, b'{"ready": true}', headers), timeout=60
+    ) as answer:
         return [each["name"] for each in json.load(answer)]
