@@ -217,6 +217,9 @@ def once(tmp_path_factory: pytest.TempPathFactory, name: str) -> Iterator[Path]:
         yield made
 
 
+# Without trained weights, half precision moves their answers too far: docs/limits.md.
+UNFAITHFUL_IN_HALF = {"detection", "segmentation"}
+
 Bring: TypeAlias = Callable[[str], Project]
 
 
@@ -226,15 +229,18 @@ def bring(
 ) -> Bring:
     """Brings another pipeline to the same server, by its own command. What it exports is the same
     for each flavour on a CPU, and is made once."""
-    plans = "-gpu" if served.settings["FLAVOUR"] == "gpu" else ""
     photo = served.path / "noise.jpg"
     photo.write_bytes(picture())
 
     brought: set[str] = set()
+    is_on_a_gpu = served.settings["FLAVOUR"] == "gpu"
+    plans = "-gpu" if is_on_a_gpu else ""
 
     def bring(name: str) -> Project:
         if name in brought:
             return served
+        if is_on_a_gpu and name in UNFAITHFUL_IN_HALF:
+            pytest.skip(f"an untrained network for {name} is refused in half precision")
         served.settings |= find_served()[name].settings(request)
         made, began = served.path / "build" / "versions" / name, served.server_began()
         with once(tmp_path_factory, f"with-{name}{plans}") as kept:
@@ -253,9 +259,11 @@ def bring(
 
 @pytest.fixture(scope="session")
 def together(served: Project, bring: Bring) -> Project:
-    """The same server with every pipeline in it."""
+    """The same server with every pipeline in it that can be served there."""
+    left_out = UNFAITHFUL_IN_HALF if served.settings["FLAVOUR"] == "gpu" else set()
     for name in find_served():
-        bring(name)
+        if name not in left_out:
+            bring(name)
     return served
 
 

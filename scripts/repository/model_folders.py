@@ -39,6 +39,9 @@ def contents(pipeline: Pipeline, made: Workspace, layout: Layout) -> Contents:
     }
     if model := recipe.network_model(layout.engine):
         found[model] = found.get(model, {}) | _network(made, layout.engine)
+    if layout.engine is GPU and (step := recipe.model_names.get("postprocessing")):
+        # It reports what a plan answers, which itself reports nothing.
+        found[step] |= {"manifest.json": made.onnx / "manifest.json"}
     for model, added in recipe.additions(made, layout).items():
         found[model] |= added
     return found

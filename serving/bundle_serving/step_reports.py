@@ -16,11 +16,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bundle_serving.identity import identity
 from bundle_serving.own_requests import own_requests
 from bundle_serving.process import sockets, traces
 from bundle_serving.process.sockets import STEPS_VARIABLE
@@ -293,12 +295,18 @@ def remark_picture(size: int, width: int, height: int, decoded: float, share: fl
     reports.remark(PICTURES, [size, width, height, decoded, share])
 
 
+def find_silent_network(folder: Path) -> str:
+    """The identity of a network that Triton computes itself, in a plan: the step after it reports
+    its answers, and has its manifest. Empty on a CPU."""
+    return identity(folder) if (folder / "manifest.json").is_file() else ""
+
+
 def remark_scores(outputs: Mapping[str, NDArray[Any]]) -> None:
     """The likeliest class of each row, and how likely it is: to see what a version answers."""
     if not reports.are_wanted or len(outputs) != 1:
         return
     (scores,) = outputs.values()
-    if scores.ndim != 2 or scores.dtype != np.float32:
+    if not isinstance(scores, np.ndarray) or scores.ndim != 2 or scores.dtype != np.float32:
         return
     some = scores[:MOST_REMARKS]
     best = some.argmax(axis=1)

@@ -141,17 +141,18 @@ SWITCHES = {
 
 def switched(own: Project) -> None:
     """Triton's own, by what the server says of itself; what it does not know changes nothing."""
+    network = "birds_trt" if own.settings["FLAVOUR"] == "gpu" else "birds_onnx"
     path = own.path / "own" / "recipes" / "birds.yaml"
     recipe = yaml.safe_load(path.read_text())
     for unknown in ("warm_up: []", "instance_group: [number: 3]"):
-        switches = {"birds_onnx": yaml.safe_load(unknown)}
+        switches = {network: yaml.safe_load(unknown)}
         path.write_text(yaml.safe_dump(recipe | {"triton": switches}))
         (line,) = error_lines(own.make("up", MODEL="birds").stderr)
-        assert "triton: birds_onnx" in line
-    path.write_text(yaml.safe_dump(recipe | {"triton": {"birds_onnx": SWITCHES}}))
+        assert f"triton: {network}" in line
+    path.write_text(yaml.safe_dump(recipe | {"triton": {network: SWITCHES}}))
     own.made("up", MODEL="birds")
     with tritonclient.grpc.InferenceServerClient(own.grpc) as client:
-        found = client.get_model_config("birds_onnx").config
+        found = client.get_model_config(network).config
     (group,) = found.instance_group
     # Triton has decided by now what KIND_AUTO means here.
     assert group.count == 3 and group.rate_limiter.priority == 2
@@ -187,6 +188,7 @@ def test_independent_labels_one_picture_at_a_time(own: Project, tmp_path: Path) 
 
 
 @pytest.mark.rare
+@pytest.mark.parametrize("served", ["local", "cpu"], indirect=True)  # TensorRT reads ONNX alone
 def test_an_ir_of_openvino_and_then_an_onnx_file(own: Project, tmp_path: Path) -> None:
     """Versions of one pipeline, in the form that each came in."""
     first, second = (export(tmp_path / f"birds{seed}.onnx", seed) for seed in (0, 1))

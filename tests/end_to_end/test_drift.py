@@ -19,34 +19,59 @@ from tests.chromium import browser
 from tests.project import Project, wait_until
 
 NETWORK = "resnet50_onnx"
+PLAN = "resnet50_trt"
+AFTER_IT = "postprocessing"  # reports what a plan answers
 ROWS = 16
 
 
+def name_reporter(project: Project) -> str:
+    return AFTER_IT if project.settings["FLAVOUR"] == "gpu" else NETWORK
+
+
 def answered(project: Project, noise: int, count: int = ANSWERS) -> None:
-    """As many answers as a reference has, of the network alone; the same for the same noise."""
+    """As many answers as a reference has, the same for the same noise: of the network, and of the
+    step after it where that is a plan."""
     with grpc.insecure_channel(project.grpc) as channel:
-        answered_over(channel, noise, count=count)
+        if project.settings["FLAVOUR"] == "gpu":
+            scores = answered_over(channel, noise, count=count, network=PLAN)
+            read(channel, scores, count)
+        else:
+            answered_over(channel, noise, count=count)
+
+
+def read(channel: grpc.Channel, scores: pb.ModelInferResponse, count: int) -> None:
+    asked = pb.ModelInferRequest(
+        model_name=AFTER_IT, raw_input_contents=[scores.raw_output_contents[0]]
+    )
+    asked.inputs.add(name="INPUT_0", datatype="FP32", shape=scores.outputs[0].shape)
+    for _ in range(math.ceil(count / ROWS)):
+        kserve.stub(channel).ModelInfer(asked, timeout=60)
 
 
 def answered_over(
-    channel: grpc.Channel, noise: int, *metadata: tuple[str, str], count: int = ANSWERS
-) -> None:
+    channel: grpc.Channel,
+    noise: int,
+    *metadata: tuple[str, str],
+    count: int = ANSWERS,
+    network: str = NETWORK,
+) -> pb.ModelInferResponse:
     server = kserve.stub(channel)
-    about = pb.ModelMetadataRequest(name=NETWORK)
+    about = pb.ModelMetadataRequest(name=network)
     (pixels,) = server.ModelMetadata(about, metadata=metadata).inputs
     shape = [ROWS, *pixels.shape[1:]]
     rows = np.random.default_rng(0).integers(0, noise + 1, shape, dtype=pixels.datatype.lower())
-    asked = pb.ModelInferRequest(model_name=NETWORK, raw_input_contents=[rows.tobytes()])
+    asked = pb.ModelInferRequest(model_name=network, raw_input_contents=[rows.tobytes()])
     asked.inputs.add(name=pixels.name, datatype=pixels.datatype, shape=shape)
     for _ in range(math.ceil(count / ROWS)):
-        server.ModelInfer(asked, timeout=60, metadata=metadata)
+        answer = server.ModelInfer(asked, timeout=60, metadata=metadata)
+    return answer
 
 
 def indices(project: Project) -> dict[str, float]:
     address = f"http://127.0.0.1:{project.settings['METRICS_PORT']}/metrics"
     with urllib.request.urlopen(address, timeout=10) as answer:
         text = answer.read().decode()
-    metric = f'bundle_answer_drift_index{{model="{NETWORK}",.*of="(\\w+)"}} (\\S+)'
+    metric = f'bundle_answer_drift_index{{model="{name_reporter(project)}",.*of="(\\w+)"}} (\\S+)'
     found = re.findall(metric, text)
     return {of: float(index) for of, index in found}
 
@@ -92,7 +117,7 @@ def test_answers_that_move_away_from_the_reference(served: Project, tmp_path: Pa
     wait_until(lambda: indices(served)["class"] > 0.25, "the shift")
     page_shows_the_shift(served, tmp_path)
     told = served.made("drift")
-    (about,) = re.findall(f"^- {NETWORK}, .*$", told, re.MULTILINE)
+    (about,) = re.findall(f"^- {name_reporter(served)}, .*$", told, re.MULTILINE)
     assert "(a shift)" in about and "no reference" not in about
     assert " 0.0%" in told
     # One that is taken now is whole at once, and nothing has been answered since.

@@ -133,6 +133,8 @@ def test_all_are_ready_and_answer_at_once(together: Project) -> None:
         ("segment", {"IMG": str(photo)}),
         ("sentiment", {"TEXT": "I hate this place!"}),
     ):
+        if together.settings["FLAVOUR"] == "gpu" and command in ("detect", "segment"):
+            continue  # their untrained networks are refused in half precision
         again = together.make(command, **asked, **unnamed)
         assert again.returncode == 0 and again.stderr == "", again.stderr
     assert "negative  " in again.stdout
@@ -192,6 +194,7 @@ def test_pictures_are_answered_as_by_pytorch(compared: Compared) -> None:
 
 
 @pytest.mark.rare
+@pytest.mark.parametrize("served", ["local", "cpu"], indirect=True)  # which PRECISION is for
 def test_a_restart_brings_all_back(together: Project, compared: Compared) -> None:
     photos, difference = compared.photos, compared.difference
     try:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bundle_serving import step_reports
 from bundle_serving.agreement import Bound, compare
 from bundle_serving.pictures import Transform
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
@@ -228,6 +229,17 @@ def test_eight_bits_are_served_where_they_were_proved(made: Workspace) -> None:
     network = model_folders.contents(pipelines.main(), made, layout())["resnet50_onnx"]
     assert network["model.onnx"] == made.int8 / "model.onnx"
     assert network["engine.json"] == made.engine / "engine.json"
+
+
+def test_what_a_plan_answers_is_reported_by_the_step_after_it(made: Workspace) -> None:
+    """By the network's identity, of which that step has the manifest; on a CPU the network does."""
+    for each, has_it in ((GPU, True), (CPU, False)):
+        found = model_folders.contents(pipelines.main(), made, layout(each))
+        assert ("manifest.json" in found["postprocessing"]) == has_it
+    assert not step_reports.find_silent_network(made.folder)
+    first = step_reports.find_silent_network(made.onnx)
+    (made.onnx / "manifest.json").write_text("another network's")
+    assert first and first != step_reports.find_silent_network(made.onnx)
 
 
 def test_a_broken_config_is_reported_in_one_line(made: Workspace, repository: Path) -> None:
