@@ -90,9 +90,7 @@ ROWS = (
     Row("A rollout on a GPU loses no request", "rollout", r"\b0 of [\d,]+ requests failed"),
     Row("Several GPUs serve together", "up", r"containers see \d+ x ", "containers see "),
     Row("cupy compiles, and GPU memory is shared", "scores on the GPU", r"- ensemble: top-1"),
-    Row(
-        "cupy computes on the GPU, by its own wheel", "its log", r"scores on GPU \d+ by /opt/bundle"
-    ),
+    Row("cupy computes on the GPU, and says whose it is", "its log", r"scores on GPU \d+ by /"),
     Row("DALI decodes on the GPU", "dali", r"- ensemble: top-1"),
 )
 

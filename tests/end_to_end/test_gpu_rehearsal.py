@@ -176,7 +176,7 @@ def test_the_proof_runs_whole(gpu: Project, tmp_path: Path, whose: str) -> None:
     rows = {row["claim"]: row["words"] for row in proof["rows"] if not row["confirmed"]}
     # These take a driver.
     assert "insufficient" in rows.pop("cupy compiles, and GPU memory is shared")
-    assert rows.pop("cupy computes on the GPU, by its own wheel")
+    assert rows.pop("cupy computes on the GPU, and says whose it is")
     assert not rows, proof["rows"]
     failed = [step["step"] for step in proof["steps"] if step["exit_code"]]
     assert failed == ["scores on the GPU"], proof["steps"]
