@@ -14,7 +14,8 @@ from bundle_serving.address import SERVER_HEADER, Address
 from bundle_serving.infer import Question
 
 THREADS = 2
-PAUSE_S = 0.01
+# Between an answer and the next request: at least so long, and in terms of the answer's time.
+PAUSE_S, PAUSES = 0.02, 2
 TIMEOUT_S = 30
 
 
@@ -72,8 +73,7 @@ class Stream:
         asked: Counter[int] = Counter({self.serves: offset})
         ms = 0.0
         while True:
-            # As long as the last answer took: clients get the other half of the processor.
-            if self._stop.wait(max(PAUSE_S, ms / 1000)):
+            if self._stop.wait(max(PAUSE_S, PAUSES * ms / 1000)):
                 return
             model, version = self.model, self.serves
             owed += self.share
