@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help version can-measure demo doctor up classify ask add-model remove-model sentiment \
 	bench rivals torture tune keys publish rollout rollback history eval status models load unload \
-	logs drift trace \
+	logs scale drift trace \
 	down images prune clean check test test-all test-changed test-rare pins lint prove
 
 # Layers of the environment: installed before the first command that needs them, and again after a
@@ -128,6 +128,9 @@ keys: $(LAYER)/tools ## API keys of clients on other machines: list, ADD=ann (RA
 
 logs: $(LAYER)/tools ## Show the log of Triton, keeper and door: SINCE=5m (FOLLOW=1)
 	$(RUN) --any-layout operate.logs
+
+scale: $(LAYER)/tools ##+ Start more servers on a swarm, or stop some: REPLICAS=4
+	$(RUN) operate.scale
 
 drift: $(LAYER)/tools ##+ Show how far each version's answers have moved (NEW=1: the last 1,000 are the reference)
 	$(RUN) operate.drift

@@ -13,9 +13,9 @@ ABOUT = "swarm: as cpu, on the nodes of a Docker Swarm (`make swarm-up`)."
 
 
 def make_stack(settings: Settings) -> SwarmStack:
-    from extensions.swarm.many import Swarm
     from extensions.swarm.stack import SwarmStack
+    from scripts.rollout.servers import Servers
 
     stack = SwarmStack(settings)
-    stack.many = Swarm(stack)
+    stack.many = Servers(stack)
     return stack

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -21,17 +21,19 @@ from typing import Any
 from docker.errors import APIError, NotFound
 from docker.types import RestartPolicy, ServiceMode
 
+from bundle_serving.address import Address
 from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
-from extensions.swarm import proofs, spread, stack_file
-from extensions.swarm import settings as own
+from extensions.swarm import spread, stack_file
 from extensions.swarm.spread import Node
 from extensions.swarm.stack_file import BALANCER, CANARY, KEY, S3, SERVER, TLS, Given
-from scripts.base import console, files
+from scripts.base import console, files, tables
 from scripts.base.errors import UserError
 from scripts.base.paths import MARK, ROOT
 from scripts.repository import live, place
+from scripts.rollout import proofs
 from scripts.stacks import admin_key, exposure, state
-from scripts.stacks.containers import DockerStack, last_line
+from scripts.stacks.containers import last_line
+from scripts.stacks.many_servers import STAYED, TRIES, USUAL_REPLICAS, ManyServers, Task
 from scripts.stacks.state import State
 
 FOLDER = ROOT / "build" / "swarm"
@@ -45,8 +47,6 @@ MODELS = FOLDER / "models"
 
 NAMESPACE = "com.docker.stack.namespace"
 FINGERPRINT = "triton-bundle.fingerprint"
-USUAL_REPLICAS = 2
-TRIES = 2
 # How a task of a server ends that is not told to, and how any task does.
 FAILED = ("complete", "failed", "rejected")
 OVER = (*FAILED, "shutdown", "orphaned", "remove")
@@ -54,29 +54,10 @@ ROLLBACK = "rollback_started"
 GOING_ON = ("updating", ROLLBACK)
 STOPPED = ("paused", "rollback_paused", "rollback_completed")
 LEAVE_S, LOG_S = 60, 20
-STAYED = "the servers from before serve on; see make logs"
 HAND_OVER = "hand it over (make swarm-load NODES=ssh://user@node), or push it (make images PUSH=…)"
 
 
-@dataclass(frozen=True)
-class Task:
-    """A server or balancer on a node, as the manager last heard of it."""
-
-    id: str
-    name: str
-    node: str
-    state: str
-    fingerprint: str
-    error: str
-    # As a request names it that only this one is to answer.
-    address: str
-
-    @property
-    def runs(self) -> bool:
-        return self.state == "running"
-
-
-class SwarmStack(DockerStack):
+class SwarmStack(ManyServers):
     flavour = "swarm"
     log_hint = "see the whole log: make logs"
 
@@ -205,6 +186,17 @@ class SwarmStack(DockerStack):
         counts.update(task.node for task in self.tasks() if task.node in counts)
         return counts
 
+    def find_address(self, known: State, address: str) -> Address:
+        """At the balancer here."""
+        return replace(known.http, server=address)
+
+    def show(self) -> None:
+        tasks = (*self.servers(), *self.tasks(BALANCER))
+        rows = [(task.name, task.node, task.state, task.error) for task in tasks]
+        tables.show("llll", ("on the swarm", "node", "state", ""), rows)
+        for problem in self.problems():
+            console.note(f"warning: {problem}")
+
     def problems(self) -> list[str]:
         """Of its nodes, and of how the servers lie on them."""
         on = {
@@ -273,7 +265,7 @@ class SwarmStack(DockerStack):
             self.project,
             self.image,
             models,
-            own.replicas.value_in(self._settings) or self.replicas or USUAL_REPLICAS,
+            self._settings.replicas or self.replicas or USUAL_REPLICAS,
             {8000: self._settings.http_port, 8001: self._settings.grpc_port},
             self._secrets(),
             {name: proofs.path(name, number) for name, number in wanted.pipelines.items()},
@@ -477,22 +469,6 @@ class SwarmStack(DockerStack):
                 return str(found[-1])
         return str(last["Status"].get("Err", "it ended, or did not answer within START_TIMEOUT"))
 
-    def alive(self, service: str = SERVER) -> bool:
-        return any(task.runs for task in self.tasks(service))
-
-    def there(self) -> bool:
-        return bool(self.servers())
-
-    def keeper_state(self) -> dict[str, Any]:
-        """A server is ready if its keeper says so, and the balancers ask no other."""
-        return {"ready": True}
-
-    def memory(self) -> None:
-        return None
-
-    def root(self) -> None:
-        return None
-
     def log(self, service: str = SERVER) -> str:
         process = self.log_process(follow=False)
         try:
@@ -575,6 +551,7 @@ def _task(service: str, found: dict[str, Any], node: str) -> Task:
         _fingerprint(found),
         status.get("Err", ""),
         _address(found),
+        status["State"] == "running",
     )
 
 

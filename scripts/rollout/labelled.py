@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from bundle_serving.address import Address
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.evaluation.paired import list_losses
@@ -51,7 +52,7 @@ class Contest:
         both = (evaluating.read_data(each, path) for each in (old, new))
         return cls(server, path, *(each.shuffle() for each in both))
 
-    def ask(self, version: Version, model: str, only: str = "") -> Generator[Guess]:
+    def ask(self, version: Version, model: str, only: Address | None = None) -> Generator[Guess]:
         """`only`: of many servers, this one."""
         guess = version.pipeline.recipe.guess
         return evaluating.ask_each(self.server, model, self.old.items, guess, only)

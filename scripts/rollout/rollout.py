@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
+from bundle_serving.address import Address
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.infer import Answer, Question, ask
 from scripts.artefacts import samples
@@ -216,7 +217,12 @@ class InPlace(Switch):
 
 
 def compare_labelled(
-    contest: Contest, live: Iterable[Guess], running: Up, new: Version, model: str, only: str = ""
+    contest: Contest,
+    live: Iterable[Guess],
+    running: Up,
+    new: Version,
+    model: str,
+    only: Address | None = None,
 ) -> str:
     """For the history. `model`: what the new version is called; `only`: of many servers, the one
     that has it."""

@@ -7,10 +7,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bundle_serving import infer
-from bundle_serving.address import SERVER_HEADER, Address
+from bundle_serving.address import Address
 from bundle_serving.infer import Question
 
 THREADS = 2
@@ -39,8 +39,8 @@ class Stream:
     serves: int
     candidate: tuple[str, int] | None = None  # its model and version
     share: float = 0.0  # of the requests go to the candidate
-    # On a swarm, those that are asked for a version, while some have another one.
-    servers: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    # Of several, those that are asked for a version, while some have another one.
+    servers: Mapping[int, Sequence[Address]] = field(default_factory=dict)
     _answers: list[Answer] = field(default_factory=list, init=False)
     _stop: threading.Event = field(default_factory=threading.Event, init=False)
     _threads: list[threading.Thread] = field(default_factory=list, init=False)
@@ -68,7 +68,7 @@ class Stream:
         return self._answers[mark:]
 
     def _ask_on(self, offset: int) -> None:
-        connection = self.address.connection(TIMEOUT_S)
+        connections: dict[tuple[str, int], http.client.HTTPConnection] = {}
         owed = 0.0
         asked: Counter[int] = Counter({self.serves: offset})
         ms = 0.0
@@ -83,15 +83,36 @@ class Stream:
             number = asked[version]
             question = number % len(self.questions)
             asked[version] += 1
-            servers = self.servers.get(version)
-            to = {SERVER_HEADER: servers[number % len(servers)]} if servers else {}
-            to |= self.address.uncounted_headers
+            servers = self.servers.get(version) or [self.address]
+            to = servers[number % len(servers)]
+            # Of several behind one address, a header names the one that is meant.
+            key, headers = (to.host, to.port), to.server_header | to.uncounted_headers
+            if key not in connections:
+                connections[key] = replace(to, server="").connection(TIMEOUT_S)
             began = time.perf_counter()
             gist, fault = None, ""
             try:
-                gist = self.gist(infer.ask(connection, model, self.questions[question], to))
+                gist = self.gist(_ask(connections[key], model, self.questions[question], headers))
             except (OSError, http.client.HTTPException, ValueError) as raised:
-                connection.close()
+                connections[key].close()
                 fault = str(raised) or type(raised).__name__
             ms = 1000 * (time.perf_counter() - began)
             self._answers.append(Answer(version, question, ms, gist, fault))
+
+
+def _ask(
+    connection: http.client.HTTPConnection,
+    model: str,
+    question: Question,
+    headers: Mapping[str, str],
+) -> infer.Answer:
+    """A connection that has been idle may have been closed by the other side, as any client must
+    expect; a new one may not."""
+    was_open = connection.sock is not None
+    try:
+        return infer.ask(connection, model, question, headers)
+    except ConnectionError:
+        if not was_open:
+            raise
+        connection.close()
+        return infer.ask(connection, model, question, headers)

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from bundle_serving.address import Address
 from scripts.artefacts.exporting import as_words
 from scripts.base import console
 from scripts.base.errors import UserError
@@ -103,7 +104,11 @@ class Run(Generic[T]):
 
 
 def ask_each(
-    server: State, model: str, items: Iterable[Item], ask_one: Ask[T], only: str = ""
+    server: State,
+    model: str,
+    items: Iterable[Item],
+    ask_one: Ask[T],
+    only: Address | None = None,
 ) -> Generator[One[T]]:
     """Several at once, in order. An item that cannot be read is noted; any other fault ends it.
     `only`: of many servers, this one."""
@@ -120,7 +125,7 @@ def ask_each(
             why = fault.cause
         return answer, (time.perf_counter() - began) * 1e3, why
 
-    with ask.uncounted_client(replace(server.http, server=only), model) as client:
+    with ask.uncounted_client(only or server.http, model) as client:
         asked = Asked(side, client, model)
         pool = ThreadPoolExecutor(TOGETHER)
         try:

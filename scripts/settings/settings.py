@@ -200,6 +200,9 @@ class Place(Group):
         (5.6g with two cores).""",
         SERVER,
     )
+    replicas = whole_or_none(
+        """How many servers a swarm has. Empty: as many as there are, or two.""", COMMAND
+    )
     compose_override = text("", "A Compose file of your own, applied after the project's.", MACHINE)
     tls_cert = path(
         """A certificate, with its chain, for TLS. Empty: `make up` creates one if other machines

@@ -27,6 +27,8 @@ class Many(Protocol):
     def find_addresses(self, server: State) -> dict[str, Address]:
         """Of each server, by its name."""
 
+    def scale(self, server: State, replicas: int) -> None: ...
+
     def go_back(self, server: State) -> None:
         """After a switch that was interrupted."""
 

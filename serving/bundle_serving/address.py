@@ -6,6 +6,7 @@ import http.client
 import ssl
 import urllib.request
 from dataclasses import dataclass, field
+from email.message import Message
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -58,6 +59,10 @@ class Address:
     def server_header(self) -> dict[str, str]:
         """Of many servers, which one is meant."""
         return {SERVER_HEADER: self.server} if self.server else {}
+
+    def is_of(self, headers: Message) -> bool:
+        """Whether it is this one that answered so."""
+        return not self.server or headers[SERVER_HEADER] == self.server
 
     @property
     def uncounted_headers(self) -> dict[str, str]:

@@ -10,7 +10,6 @@ replaced one after the other.
 from __future__ import annotations
 
 from bundle_serving.process.exposure import is_loopback
-from extensions.swarm.settings import replicas
 from extensions.swarm.stack import SwarmStack
 from scripts.base import lock
 from scripts.server.own import own_main
@@ -24,7 +23,7 @@ def main() -> int:
     server = own_main.bring_up(settings, "swarm-up")
     with lock.one_at_a_time():
         stack = SwarmStack(settings)
-        wanted = replicas.value_in(settings)
+        wanted = settings.replicas
         if wanted and wanted != stack.replicas:
             stack.scale(server, wanted)
     return 0

@@ -18,13 +18,14 @@ from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.process.main_pipeline import VARIABLE as MAIN
 from extensions.swarm import stack as swarm
 from extensions.swarm import stack_file
-from extensions.swarm.stack import FINGERPRINT, SwarmStack, Task
+from extensions.swarm.stack import FINGERPRINT, SwarmStack
 from extensions.swarm.stack_file import BALANCER, BALANCERS_SETTINGS, SERVER
 from extensions.swarm.tests import swarm_nodes
 from extensions.swarm.tests.swarm_nodes import Node, join
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 from scripts.stacks import state
+from scripts.stacks.many_servers import Task
 from scripts.stacks.state import State
 from tests.plugin import require_docker
 from tests.project import run, wait_until

@@ -1,36 +1,36 @@
-"""The servers of a swarm: the pipelines that each loads when it starts, and what it must then
-answer before anyone asks it."""
+"""Several servers: the pipelines that each loads when it starts, and what it must then answer
+before anyone asks it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import suppress
 from functools import partial
 
 from bundle_serving.address import Address
 from bundle_serving.infer import Answer
-from extensions.swarm import proofs
-from extensions.swarm.fleet import Fleet, with_pipelines
-from extensions.swarm.stack import SwarmStack
-from extensions.swarm.stack_file import BALANCER
-from extensions.swarm.switch import FleetSwitch
-from scripts.base import console, tables
+from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU, Layout
 from scripts.repository import live
 from scripts.repository.archive import Version
+from scripts.rollout import proofs
+from scripts.rollout.fleet import Fleet, with_pipelines
+from scripts.rollout.fleet_switch import FleetSwitch
 from scripts.rollout.labelled import Contest
 from scripts.rollout.rollout import Up
 from scripts.server import engines, extra
 from scripts.server.layouts import lay_out, layout
 from scripts.settings.settings import Settings
+from scripts.stacks.many_servers import ManyServers
 from scripts.stacks.state import State
 
 
-class Swarm:
+class Servers:
     """As scripts/stacks/many.py wants it."""
 
-    def __init__(self, stack: SwarmStack) -> None:
+    def __init__(self, stack: ManyServers) -> None:
         self._stack = stack
 
     def list_pipelines(self, settings: Settings, version: Version) -> dict[str, int]:
@@ -66,11 +66,13 @@ class Swarm:
         extra.forget(ensemble)
 
     def find_addresses(self, server: State) -> dict[str, Address]:
-        """Of each server, by its name, at the balancer here."""
-        return {
-            f"{task.name}@{task.node}": replace(server.http, server=task.address)
-            for task in self._stack.servers()
-        }
+        """Of each server that is reached, by its name."""
+        found = {}
+        for task in self._stack.servers():
+            with suppress(OSError):
+                address = self._stack.find_address(server, task.address)
+                found[f"{task.name}@{task.node}"] = address
+        return found
 
     def go_back(self, server: State) -> None:
         self._stack.go_back(server)
@@ -82,12 +84,14 @@ class Swarm:
         fleet = Fleet(self._stack, running.server, running.version, new, running.shared)
         return FleetSwitch(fleet, running, answers, contest)
 
+    def scale(self, server: State, replicas: int) -> None:
+        self._stack.scale(server, replicas)
+        on = Counter(task.node for task in self._stack.servers() if task.runs)
+        spread = ", ".join(f"{count} on {node}" for node, count in sorted(on.items()))
+        console.note(f"servers: {spread}")
+
     def show(self) -> None:
-        tasks = (*self._stack.servers(), *self._stack.tasks(BALANCER))
-        rows = [(task.name, task.node, task.state, task.error) for task in tasks]
-        tables.show("llll", ("on the swarm", "node", "state", ""), rows)
-        for problem in self._stack.problems():
-            console.note(f"warning: {problem}")
+        self._stack.show()
 
     def _prove(self, settings: Settings, version: Version, how: Layout) -> None:
         """On this machine, and notes what was answered."""

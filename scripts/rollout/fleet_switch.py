@@ -1,4 +1,4 @@
-"""The switch of a swarm's servers, one after the other, each judged by what it answers beside the
+"""The switch of several servers, one after the other, each judged by what it answers beside the
 others."""
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from bundle_serving.infer import Answer
-from extensions.swarm.fleet import Fleet
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
+from scripts.rollout.fleet import Fleet
 from scripts.rollout.labelled import Contest, Guess
 from scripts.rollout.rollout import (
     CANARY_TIMES,
@@ -72,7 +72,8 @@ class FleetSwitch:
             came.add(server)
             others = self.fleet.servers[old.number]
             # Beside the others it is compared with them; at the end, with what was before.
-            stream.servers = {old.number: others, new.number: [server] if others else []}
+            beside = {old.number: others, new.number: [server] if others else []}
+            stream.servers = {each: self.fleet.find_addresses(of) for each, of in beside.items()}
             stream.candidate, stream.share = (new.pipeline.ensemble, new.number), 0.5
             if not others:
                 stream.serves, stream.candidate = new.number, None
@@ -96,7 +97,14 @@ class FleetSwitch:
     def _judge_labelled(self, live: list[Guess] | None, server: str) -> None:
         if self.contest and live:
             model = self.new.pipeline.ensemble
-            compare_labelled(self.contest, live, self.running, self.new, model, server)
+            compare_labelled(
+                self.contest,
+                live,
+                self.running,
+                self.new,
+                model,
+                self.fleet.find_addresses([server])[0],
+            )
 
     def _try_out(self, stream: Stream, canary: float, labelled: list[Guess] | None) -> None:
         """Some servers with the new version, which are compared with the others."""
@@ -104,7 +112,8 @@ class FleetSwitch:
         self.fleet.start_beside(canary)
         servers = self.fleet.servers
         self._judge_labelled(labelled, servers[new.number][0])
-        stream.servers, stream.share = servers, canary / 100
+        stream.servers = {each: self.fleet.find_addresses(of) for each, of in servers.items()}
+        stream.share = canary / 100
         stream.candidate = (new.pipeline.ensemble, new.number)
         count, every = len(servers[new.number]), sum(map(len, servers.values()))
         what = f"version {new.number} on {count} of {every} servers"

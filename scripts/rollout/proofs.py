@@ -1,4 +1,4 @@
-"""What each server of a swarm must answer before it is asked by anyone: a few of the requests with
+"""What each of several servers must answer before it is asked by anyone: a few requests with
 known answers, and what the version answered where they were compared with PyTorch's. A server asks
 itself (bundle_serving/protocol/proof.py)."""
 
@@ -15,7 +15,7 @@ from scripts.repository.archive import Version
 if TYPE_CHECKING:
     from bundle_serving.infer import Answer
 
-FOLDER = ROOT / "build" / "swarm" / "proofs"
+FOLDER = ROOT / "build" / "proofs"
 # Docker's configs have at most 500 kB.
 MOST_BYTES = 400_000
 

@@ -1,4 +1,4 @@
-"""A rollout over the servers of a swarm judges each before the next is replaced."""
+"""A rollout over several servers judges each before the next is replaced."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from extensions.swarm.fleet import Fleet
-from extensions.swarm.switch import FleetSwitch
+from scripts.rollout.fleet import Fleet
+from scripts.rollout.fleet_switch import FleetSwitch
 from scripts.rollout.rollout import Refused, Up
 from scripts.rollout.stream import Answer, Stream
 from scripts.rollout.verdict import Seen
@@ -19,7 +19,7 @@ SERVERS = ["10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"]
 
 
 class Servers:
-    """Of a swarm, with nothing behind them."""
+    """With nothing behind them."""
 
     def __init__(self, clients: Callable[[str], Seen] = lambda server: Seen(100, 0)) -> None:
         self.old = SimpleNamespace(number=OLD)
@@ -34,6 +34,9 @@ class Servers:
             self.servers[OLD].remove(server)
             self.servers[NEW].append(f"new {server}")
             yield f"new {server}"
+
+    def find_addresses(self, servers: list[str]) -> list[str]:
+        return servers
 
     def read_counts(self, servers: list[str]) -> Seen:
         return sum(map(self._clients, servers), Seen(0, 0))

@@ -1,4 +1,4 @@
-"""Switches the servers of a swarm from one version to another: each is replaced by one that nobody
+"""Switches several servers from one version to another: each is replaced by one that nobody
 asks until it has passed the proof, and the next only when that one has been judged."""
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bundle_serving.address import SERVER_HEADER
-from extensions.swarm.stack import SwarmStack
+from bundle_serving.address import Address
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU
@@ -22,15 +21,16 @@ from scripts.repository.shared import Shared
 from scripts.rollout.verdict import Seen
 from scripts.server.layouts import fingerprint, lay_out, layout
 from scripts.stacks import state
+from scripts.stacks.many_servers import ManyServers
 from scripts.stacks.state import State
 
-# The balancers ask DNS each second, and a server every other.
+# Balancers ask DNS each second, and a server every other.
 SEEN_S = 60
 
 
 @dataclass(frozen=True)
 class Fleet:
-    stack: SwarmStack
+    stack: ManyServers
     server: State
     old: Version
     new: Version
@@ -78,19 +78,28 @@ class Fleet:
                     raise UserError("the balancer does not see its servers", "see make logs")
                 time.sleep(0.2)
 
+    def find_addresses(self, servers: Sequence[str]) -> list[Address]:
+        """Of those that are reached."""
+        found = []
+        for each in servers:
+            with suppress(OSError):
+                found.append(self.stack.find_address(self.server, each))
+        return found
+
     def _can_reach(self, server: str) -> bool:
         try:
             with self._open(server, "/v2/health/ready") as answer:
-                return bool(answer.headers[SERVER_HEADER] == server)
+                there = self.stack.find_address(self.server, server)
+                return there.is_of(answer.headers)
         except OSError:
             return False
 
     def _open(self, server: str, path: str) -> Any:
-        there = replace(self.server.http, server=server)
+        there = self.stack.find_address(self.server, server)
         return there.open(urllib.request.Request(f"{there.url}{path}"), timeout=5)
 
     def turn(self) -> None:
-        """Each has been replaced; from now on the swarm keeps them so by itself."""
+        """Each has been replaced; from now on their engine keeps them so by itself."""
         self.stack.start(self._switch_back())
 
     def back(self, failing: bool = False) -> None:
@@ -111,6 +120,6 @@ class Fleet:
         live.leave_only(version)
 
 
-def with_pipelines(stack: SwarmStack, server: State, loads: Mapping[str, int]) -> State:
+def with_pipelines(stack: ManyServers, server: State, loads: Mapping[str, int]) -> State:
     mark = fingerprint(stack, server.settings_at_start, loads)
     return replace(server, fingerprint=mark, pipelines=dict(loads))

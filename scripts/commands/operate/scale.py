@@ -1,0 +1,24 @@
+"""Starts more servers on a swarm, or stops some.
+
+make scale REPLICAS=4
+"""
+
+from __future__ import annotations
+
+from scripts.base import lock
+from scripts.base.errors import UserError
+from scripts.settings.settings import Settings
+from scripts.stacks import flavour, state
+
+
+def main() -> int:
+    wanted = Settings.load().replicas
+    known = state.load()
+    many = flavour.many_of(known) if known else None
+    if known is None or many is None:
+        raise UserError("there is one server here, or none", "for several: docs/scale.md")
+    if wanted is None:
+        raise UserError("no REPLICAS given", "say how many servers: make scale REPLICAS=4")
+    with lock.one_at_a_time():
+        many.scale(known, wanted)
+    return 0
