@@ -111,8 +111,8 @@ def find_served_bound(made: Path, precision: str) -> Bound:
 
 
 def for_the_ensemble(bound: Bound, pictures: int) -> Bound:
-    """If not every picture must keep its label, one may differ even if there are few pictures."""
-    top1 = 1.0 if bound.top1 == 1 else min(bound.top1, 1 - 1 / max(1, pictures))
+    """If not every picture must keep its label, one of a few may differ; but not the only one."""
+    top1 = 1.0 if bound.top1 == 1 or pictures < 2 else min(bound.top1, 1 - 1 / pictures)
     return Bound(bound.difference + DECODING, top1)
 
 

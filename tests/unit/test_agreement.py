@@ -7,6 +7,8 @@ import pytest
 
 from bundle_serving.agreement import Bound, compare, of_answers
 from bundle_serving.infer import Answer
+from scripts.steps import gate
+from scripts.steps.engine import BOUNDS
 
 BOUND = Bound(0.05)
 
@@ -47,6 +49,12 @@ def test_one_of_many_may_differ_where_the_bound_says_so() -> None:
     seen = [texts(b"negative"), *known[1:]]
     assert not of_answers(known, seen).within(BOUND)
     assert of_answers(known, seen).within(Bound(0.05, top1=0.9))
+
+
+def test_the_only_one_may_not_differ() -> None:
+    wrong = of_answers([{"OUTPUT": np.array([[0.9, 0.1]])}], [{"OUTPUT": np.array([[0.1, 0.9]])}])
+    bound = gate.for_the_ensemble(BOUNDS["bf16"], wrong.pictures)
+    assert not wrong.within(bound)
 
 
 def test_nothing_was_asked() -> None:
