@@ -129,7 +129,7 @@ keys: $(LAYER)/tools ## API keys of clients on other machines: list, ADD=ann (RA
 logs: $(LAYER)/tools ## Show the log of Triton, keeper and door: SINCE=5m (FOLLOW=1)
 	$(RUN) --any-layout operate.logs
 
-scale: $(LAYER)/tools ##+ Start more servers on a swarm, or stop some: REPLICAS=4
+scale: $(LAYER)/tools ##+ Start more servers, or stop some, where a flavour has several: REPLICAS=4
 	$(RUN) operate.scale
 
 drift: $(LAYER)/tools ##+ Show how far each version's answers have moved (NEW=1: the last 1,000 are the reference)

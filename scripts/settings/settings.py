@@ -201,7 +201,8 @@ class Place(Group):
         SERVER,
     )
     replicas = whole_or_none(
-        """How many servers a swarm has. Empty: as many as there are, or two.""", COMMAND
+        """How many servers, where a flavour has several. Empty: as many as there are, or two.""",
+        COMMAND,
     )
     compose_override = text("", "A Compose file of your own, applied after the project's.", MACHINE)
     tls_cert = path(

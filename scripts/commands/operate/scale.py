@@ -1,4 +1,4 @@
-"""Starts more servers on a swarm, or stops some.
+"""Starts more servers, or stops some, where a flavour has several.
 
 make scale REPLICAS=4
 """
