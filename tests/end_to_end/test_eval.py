@@ -150,7 +150,7 @@ def test_a_rollout_is_judged_by_labelled_pictures(
 ) -> None:
     first = drawn.served_version.name
     worse = spoil(trained, tmp_path / "worse.safetensors", 0.6)
-    drawn.made("publish", WEIGHTS=str(worse))
+    drawn.made("publish", WEIGHTS=str(worse), EVAL=str(labelled))  # not what was named before
     refused = drawn.make("rollout", EVAL=str(labelled))
     (line,) = error_lines(refused.stderr)
     assert "MAX_DROP=1 is the most; it lost drawn " in line and "ANYWAY=1" in line
