@@ -92,27 +92,10 @@ class Stream:
             began = time.perf_counter()
             gist, fault = None, ""
             try:
-                gist = self.gist(_ask(connections[key], model, self.questions[question], headers))
+                answer = infer.ask(connections[key], model, self.questions[question], headers)
+                gist = self.gist(answer)
             except (OSError, http.client.HTTPException, ValueError) as raised:
                 connections[key].close()
                 fault = str(raised) or type(raised).__name__
             ms = 1000 * (time.perf_counter() - began)
             self._answers.append(Answer(version, question, ms, gist, fault))
-
-
-def _ask(
-    connection: http.client.HTTPConnection,
-    model: str,
-    question: Question,
-    headers: Mapping[str, str],
-) -> infer.Answer:
-    """A connection that has been idle may have been closed by the other side, as any client must
-    expect; a new one may not."""
-    was_open = connection.sock is not None
-    try:
-        return infer.ask(connection, model, question, headers)
-    except ConnectionError:
-        if not was_open:
-            raise
-        connection.close()
-        return infer.ask(connection, model, question, headers)
