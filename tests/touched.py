@@ -28,6 +28,7 @@ RULES: dict[str, tuple[str, ...]] = {
     "scripts/measuring/": (f"{END}bench.py", f"{END}comparison.py"),
     "scripts/recipes/": (f"{END}kinds.py", f"{END}add_model.py", f"{END}own_main.py"),
     "scripts/repository/": (f"{END}rollout.py", f"{END}own_models.py", f"{END}add_model.py"),
+    "scripts/program/": (f"{END}program.py",),
     "scripts/rollout/": (
         *(f"{END}rollout.py", "extensions/swarm/tests", f"{END}kinds.py"),
         f"{END}eval.py",

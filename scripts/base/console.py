@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from scripts.base.text import fold, printable
+from scripts.base.text import as_called, fold, printable
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -41,7 +41,7 @@ def note(text: str) -> None:
 
 def say(text: str, indent: str = "") -> None:
     """In a terminal, broken between words; what follows is indented."""
-    out.print(fold(text, out.width, indent), markup=False, soft_wrap=True)
+    out.print(fold(printable(as_called(text)), out.width, indent), markup=False, soft_wrap=True)
 
 
 class Waiting:

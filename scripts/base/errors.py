@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 from scripts.base import interrupts
-from scripts.base.text import fold, printable
+from scripts.base.text import as_called, fold, printable
 
 # What the machine refuses, wherever it happens, and the remedy.
 ROOM = "make room (make prune shows what can go), then run it again"
@@ -77,7 +77,7 @@ def run_guarded(main: Callable[[], int]) -> int:
 
 
 def _tell(fault: UserError) -> None:
-    line = printable(f"error: {fault.cause}; {fault.remedy}")
+    line = printable(f"error: {fault.cause}; {as_called(fault.remedy)}")
     if sys.stderr.isatty():
         line = fold(line, os.get_terminal_size(sys.stderr.fileno()).columns or 80)
     print(line, file=sys.stderr)

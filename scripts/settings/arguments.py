@@ -14,7 +14,9 @@ from scripts.settings.setting import (
     number_or_none,
     of_class,
     path,
+    path_or,
     text,
+    text_or_files,
     whole,
     whole_or_none,
 )
@@ -36,14 +38,14 @@ class Arguments:
     remedy = "fix it here"
 
     model = text("", "The pipeline. Empty: the main one.")
-    img = text("", "A picture, several in quotes, a folder, or a URL.")
-    in_ = text(
+    img = text_or_files("", "A picture, several in quotes, a folder, or a URL.")
+    in_ = text_or_files(
         "",
         "The folder of pictures to index, or to compare with; rows for a model of tables, as CSV.",
     )
     text_ = text("", "The text to classify.")
-    sound = text("", "A sound, several in quotes, a folder, or a URL.")
-    video = text("", "A video: a file, the number of a camera, or an rtsp:// address.")
+    sound = text_or_files("", "A sound, several in quotes, a folder, or a URL.")
+    video = text_or_files("", "A video: a file, the number of a camera, or an rtsp:// address.")
     live = flag("Watch a file at its own speed; frames that come too late are dropped.")
     inputs = text("", "The inputs of a function, as JSON. Empty: its example.")
     top = whole(5, "How many labels, boxes, classes or pictures to show.")
@@ -55,18 +57,20 @@ class Arguments:
     name = text("", "The name of a pipeline of yours.")
     file = path("A file with functions of yours.")
     onnx = path("Your own network, as an .onnx file.")
-    from_ = text(
+    from_ = text_or_files(
         "",
         "Where a network comes from: a file, a folder, timm/NAME or a name on a hub; or a backup.",
     )
     labels = path("Its labels, one per line.")
     size = text("", "The height and width that it was trained for, if its file leaves them open.")
     output = text("", "Which of its outputs has the answer; scores, probabilities or multi-label.")
-    pictures = text("", "How it wants pictures: keys of a recipe, or a file that says them.")
-    sample = text("", "A picture and what it shows: photo.jpg=robin.")
+    pictures = text_or_files(
+        "", "How it wants pictures: keys of a recipe, or a file that says them."
+    )
+    sample = text_or_files("", "A picture and what it shows: photo.jpg=robin.")
     trust = flag("Take a network whose file is a program, or brings code, and run it.")
 
-    eval_ = text(
+    eval_ = text_or_files(
         "",
         "Labelled data: a folder with one for each class, or a list of files and labels; or none.",
     )
@@ -77,7 +81,7 @@ class Arguments:
     )
     version = whole_or_none("The version to switch to.")
 
-    images = text("", "A folder of pictures to measure with.")
+    images = text_or_files("", "A folder of pictures to measure with.")
     quick = flag("A short run of about a minute.")
     compare = path("The results.json of an earlier run.")
     textbook = flag("Measure the textbook pipeline too.")
@@ -97,8 +101,8 @@ class Arguments:
     follow = flag("Go on with what comes, until Ctrl-C.")
     since = Setting("", _duration, "a time such as 90s, 5m, 2h or 1d", "How far to look back.")
 
-    new = text(
-        "",
+    new = path_or(
+        ("", "1"),
         "1: compare answers with the present ones from now on; or a file to write, for functions.",
     )
 

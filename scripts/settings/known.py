@@ -26,18 +26,21 @@ def require_known(
     environment: Mapping[str, str] = os.environ,
 ) -> None:
     """Checks the command line and .env; the environment has many variables that are not for us."""
-    typed = command_line.list_typed() if typed is None else typed
-    known = settings.ALL | arguments.ALL
-    for name in typed:
-        _require(name, known, "")
-        if value := environment.get(name, "").strip():
-            known[name].read(value)
+    require_typed(command_line.list_typed() if typed is None else typed, environment)
     written = settings.in_dotenv(dotenv)
     for name in written:
         if not name.startswith(OF_OTHERS) and not _is_named_in(
             name, written.get("COMPOSE_OVERRIDE")
         ):
             _require(name, settings.ALL, " in .env")
+
+
+def require_typed(typed: Collection[str], environment: Mapping[str, str]) -> None:
+    known = settings.ALL | arguments.ALL
+    for name in typed:
+        _require(name, known, "")
+        if value := environment.get(name, "").strip():
+            known[name].read(value)
 
 
 def _is_named_in(name: str, override: str | None) -> bool:

@@ -40,6 +40,8 @@ class Setting(Generic[T_co]):
 
     name: str
     remedy: str
+    # Whether its text may name files where the user is, among other things.
+    names_files = False
 
     def __init__(
         self, default: str, read: Callable[[str], T_co], wanted: str, comment: str, *parts: Part
@@ -71,6 +73,12 @@ class Setting(Generic[T_co]):
 
 def text(default: str, comment: str, *parts: Part) -> Setting[str]:
     return Setting(default, str, "", comment, *parts)
+
+
+def text_or_files(default: str, comment: str, *parts: Part) -> Setting[str]:
+    made = text(default, comment, *parts)
+    made.names_files = True
+    return made
 
 
 def choice(choices: tuple[str, ...], comment: str, *parts: Part) -> Setting[str]:

@@ -34,6 +34,7 @@ from scripts.settings.setting import (
     path_or,
     port,
     text,
+    text_or_files,
     whole,
     whole_or,
     whole_or_none,
@@ -128,19 +129,19 @@ class Served(Group):
         200 of them, bf16 is compared with fp32. Empty: noise, and drawn scenes.""",
         CHECK,
     )
-    from_ = text(
+    from_ = text_or_files(
         "",
         """Your own network as the main pipeline, instead of ARCH and WEIGHTS: an .onnx file, or
         what else `make add-model` takes. With LABELS, also ARCH with a .pth file as WEIGHTS.""",
         COMMAND,
     )
-    labels = text("", "The file with your network's labels, one per line.", COMMAND)
+    labels = text_or_files("", "The file with your network's labels, one per line.", COMMAND)
     name = text(
         "",
         "What the pipeline of your network is called, here and in the API. Empty: as its file.",
         COMMAND,
     )
-    pictures = text(
+    pictures = text_or_files(
         "", "How your network wants pictures: keys of a recipe, or a file that says them.", COMMAND
     )
     main = text(
@@ -149,7 +150,7 @@ class Served(Group):
         MODEL. Empty: as the last `make up` had it, at first ImageNet's resnet50.""",
         COMMAND,
     )
-    own = text(
+    own = text_or_files(
         "own",
         "The folder for pipelines that `make add-model` adds; it can be a git repository of yours.",
         COMMAND,
@@ -204,7 +205,9 @@ class Place(Group):
         """How many servers, where a flavour has several. Empty: as many as there are, or two.""",
         COMMAND,
     )
-    compose_override = text("", "A Compose file of your own, applied after the project's.", MACHINE)
+    compose_override = text_or_files(
+        "", "A Compose file of your own, applied after the project's.", MACHINE
+    )
     tls_cert = path(
         """A certificate, with its chain, for TLS. Empty: `make up` creates one if other machines
         can reach the ports.""",
@@ -300,7 +303,7 @@ class Gpu(Group):
 class Building(Group):
     """For building"""
 
-    ca_bundle = text(
+    ca_bundle = text_or_files(
         "",
         "Certificates that image builds and downloads trust, for a company proxy.",
         COMMAND,

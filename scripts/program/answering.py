@@ -1,0 +1,43 @@
+"""What `triton-bundle` answers. Stdlib only."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from bundle_client import __version__
+from scripts.base.errors import run_guarded
+from scripts.base.paths import ROOT
+from scripts.base.text import translate
+from scripts.program import command_line, completion, folder, help, running, verbs
+from scripts.settings.known import require_typed
+
+
+def main() -> int:
+    return run_guarded(_answer)
+
+
+def _answer() -> int:
+    known = verbs.read(ROOT)
+    called_as = command_line.PROGRAM, "|".join(known), "bundle"
+    call = command_line.parse(sys.argv[1:], known, os.environ)
+    if call.verb == command_line.VERSION:
+        print(__version__)
+    elif call.verb == command_line.HELP:
+        lines = help.describe(call.words, "ALL" in call.settings, known, ROOT)
+        print(translate("\n".join(lines), *called_as))
+    elif call.verb == command_line.COMPLETION:
+        if [*call.words] not in [[shell] for shell in completion.SHELLS]:
+            raise command_line.WrongWord(
+                "completion of which shell?", f"one of {', '.join(completion.SHELLS)}"
+            )
+        listed = {name: verb for name, verb in known.items() if verb.about}
+        settings = {name: help.find_settings(verb, ROOT) for name, verb in listed.items()}
+        abouts = {name: translate(verb.about, *called_as) for name, verb in listed.items()}
+        print(completion.write(call.words[0], abouts, settings), end="")
+    else:
+        running.require_system()
+        require_typed(call.settings, call.settings)
+        folder.prepare(call.folder)
+        running.run(call, known)
+    return 0

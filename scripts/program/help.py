@@ -1,0 +1,69 @@
+"""What `triton-bundle help` prints. Stdlib only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from scripts.base.text import fold
+from scripts.program.command_line import (
+    OPTIONS,
+    OWN_VERBS,
+    PROGRAM,
+    WrongWord,
+    list_settings,
+    suggest,
+)
+from scripts.program.verbs import Verb
+
+# A column for the names, and one for what is said of them.
+WIDTH, ROOM = 13, 96
+
+
+def describe(
+    words: Sequence[str], everything: bool, verbs: Mapping[str, Verb], root: Path
+) -> Iterator[str]:
+    if not words:
+        return _describe_all(verbs, everything)
+    if words[0] in OWN_VERBS:
+        return iter([f"{PROGRAM} {words[0]}: {OWN_VERBS[words[0]]}"])
+    if words[0] not in verbs:
+        raise WrongWord(f"no help on {words[0]}", suggest(words[0], verbs))
+    return _describe_one(verbs[words[0]], root)
+
+
+def _describe_all(verbs: Mapping[str, Verb], everything: bool) -> Iterator[str]:
+    yield f"{PROGRAM} COMMAND [SETTING=VALUE …]      {PROGRAM} help COMMAND explains one"
+    parts: dict[str, list[Verb]] = {}
+    for verb in verbs.values():
+        if verb.about and (verb.is_first or everything):
+            parts.setdefault(verb.part, []).append(verb)
+    for part, members in parts.items():
+        yield f"\n{part}"
+        yield from (_row(verb.name, verb.about) for verb in members)
+    yield f"\nOf {PROGRAM}"
+    yield from (_row(name, about) for name, about in (OWN_VERBS | OPTIONS).items())
+    if not everything:
+        yield f"\nThe others: {PROGRAM} help --all"
+
+
+def _describe_one(verb: Verb, root: Path) -> Iterator[str]:
+    described = verb.describe(root)
+    yield f"{PROGRAM} {verb.name}: {verb.about}"
+    if described:
+        yield f"\n{described}"
+    known = list_settings()
+    yield "\nSettings"
+    yield from (_row(name, known[name].comment) for name in find_settings(verb, root))
+    yield "  The others work too: docs/settings.md has all of them."
+
+
+def find_settings(verb: Verb, root: Path) -> list[str]:
+    """Those that its help names, in that order."""
+    named = re.findall(r"\b([A-Z][A-Z_0-9]+)=", f"{verb.about} {verb.describe(root)}")
+    return [name for name in dict.fromkeys(named) if name in list_settings()]
+
+
+def _row(name: str, about: str) -> str:
+    return fold(f"  {name:{WIDTH}} {about}", ROOM, " " * (WIDTH + 3))

@@ -1,0 +1,105 @@
+"""The verbs, read from the Makefile and the files that it includes: their help, the layers of
+requirements that they need, and the modules that they run. Stdlib only."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# What the tests and the linters of a checkout are for is in no package.
+OF_CHECKOUTS = "Work on the bundle"
+# These are answered by the program itself.
+OF_PROGRAM = ("help", "version")
+
+_VARIABLE = re.compile(r"(\w+) := (.*)")
+_DEFAULT = re.compile(r"([a-z0-9-]+): export (\w+) := \$\(or \$\(\2\),(.*)\)")
+_RULE = re.compile(r"([a-z0-9-]+):(?!=)([^#]*)(?:##([+]?) (.*))?")
+_STEP = re.compile(r"\t\$\((RUN|PYTHON_M)\) (.*)")
+_RUN = ("scripts.commands",)
+_UNLESS_THERE = re.compile(r"\$\(if \$\(wildcard \S+\),,(\S+)\)")
+_LAYERS = ".venv/layers/"
+
+
+@dataclass
+class Verb:
+    name: str
+    part: str = ""
+    about: str = ""
+    is_first: bool = False
+    needs: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    defaults: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def module(self) -> str:
+        """The one that does the work, behind scripts.commands and its options."""
+        named = next(word for word in self.words if word not in _RUN and word[:2] != "--")
+        is_brought = self.words[0] not in _RUN or named.startswith(("kinds.", "extensions."))
+        return named if is_brought else f"scripts.commands.{named}"
+
+    def describe(self, root: Path) -> str:
+        """The docstring of what it runs."""
+        if not self.words:
+            return ""
+        path = root.joinpath(*self.module.split("."))
+        file = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
+        return ast.get_docstring(ast.parse(file.read_text())) or ""
+
+
+def read(root: Path) -> dict[str, Verb]:
+    """Those with a line of help, and what these need."""
+    makefiles = [root / "Makefile"]
+    for home in ("kinds", "extensions"):
+        makefiles += sorted((root / home).glob("*/commands.mk"))
+    verbs: dict[str, Verb] = {}
+    variables: dict[str, str] = {"LAYER": _LAYERS.rstrip("/")}
+    for file in makefiles:
+        _read_lines(file.read_text().splitlines(), verbs, variables)
+    return {
+        name: verb
+        for name, verb in verbs.items()
+        if (verb.words or verb.needs) and name not in OF_PROGRAM
+    }
+
+
+def _read_lines(lines: Iterable[str], verbs: dict[str, Verb], variables: dict[str, str]) -> None:
+    part, current = "", None
+    for line in lines:
+        if line.startswith("##@ "):
+            part = line[4:]
+        elif part == OF_CHECKOUTS:
+            continue
+        elif found := _VARIABLE.fullmatch(line):
+            variables[found[1]] = found[2]
+        elif found := _DEFAULT.fullmatch(line):
+            verbs.setdefault(found[1], Verb(found[1])).defaults[found[2]] = found[3]
+        elif found := _RULE.fullmatch(line):
+            current = verbs.setdefault(found[1], Verb(found[1]))
+            current.part, current.about = part, found[4] or ""
+            current.is_first = bool(found[4]) and not found[3]
+            current.needs = tuple(_expand(found[2], variables).split())
+        elif (found := _STEP.fullmatch(line)) and current:
+            words = tuple(found[2].split())
+            current.words = (*_RUN, *words) if found[1] == "RUN" else words
+
+
+def _expand(text: str, variables: dict[str, str]) -> str:
+    while found := re.search(r"\$\((\w+)\)", text):
+        text = text.replace(found[0], variables[found[1]])
+    # What make leaves out once a layer is there is cheap enough to do always.
+    return _UNLESS_THERE.sub(r"\1", text)
+
+
+def list_steps(verb: Verb, verbs: Mapping[str, Verb]) -> Iterator[str | Verb]:
+    """What make would do, in its order: install layers, given by name, and run verbs, the last of
+    them this one."""
+    for need in verb.needs:
+        if need.startswith(_LAYERS):
+            yield need.removeprefix(_LAYERS)
+        else:
+            yield from list_steps(verbs[need], verbs)
+    if verb.words:
+        yield verb

@@ -1,0 +1,117 @@
+"""`triton-bundle`: the verbs of make, without make."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
+from scripts.base.text import translate
+from scripts.program import command_line, completion, folder, verbs
+
+KNOWN = verbs.read(ROOT)
+
+
+@pytest.mark.parametrize("name", sorted(KNOWN))
+def test_runs_what_make_runs(name: str) -> None:
+    """make -Bn says what it would run, with all layers missing."""
+    said = subprocess.run(
+        ["make", "-Bn", "LAYER=.none/layers", name],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    made = re.findall(r"-m (?:scripts\.bootstrap (\S+)|(.*))$", said, re.MULTILINE)
+    steps = list(verbs.list_steps(KNOWN[name], KNOWN))
+    mine = [step if isinstance(step, str) else " ".join(step.words) for step in steps]
+    assert list(dict.fromkeys(mine)) == [layer or " ".join(words.split()) for layer, words in made]
+
+
+def test_knows_every_command_with_a_line_of_help() -> None:
+    text = "".join(
+        file.read_text() for file in (ROOT / "Makefile", *ROOT.glob("*/*/commands.mk"))
+    ).split(f"##@ {verbs.OF_CHECKOUTS}")[0]
+    named = set(re.findall(r"^([a-z0-9-]+):.*##", text, re.MULTILINE))
+    assert named - {*verbs.OF_PROGRAM} <= KNOWN.keys()
+
+
+def test_names_files_from_where_the_user_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.jpg", "b c.jpg"):
+        (tmp_path / name).touch()
+    absolute = command_line.make_absolute
+    assert absolute("IMG", "a.jpg") == f"{tmp_path}/a.jpg"
+    assert absolute("IMG", "a.jpg 'b c.jpg'") == f"{tmp_path}/a.jpg '{tmp_path}/b c.jpg'"
+    assert absolute("IMG", "https://example.org/a.jpg") == "https://example.org/a.jpg"
+    assert absolute("SAMPLE", "a.jpg=robin") == f"{tmp_path}/a.jpg=robin"
+    assert absolute("FROM", "timm/resnet18") == "timm/resnet18"
+
+
+def test_says_its_own_name_in_messages() -> None:
+    said = translate("make up writes build/x; make sure of .env", "triton-bundle", "up", "bundle")
+    assert said == "triton-bundle up writes bundle/build/x; make sure of bundle/.env"
+
+
+def test_what_is_wrong_is_named() -> None:
+    with pytest.raises(UserError, match="unknown command clasify") as fault:
+        command_line.parse(["clasify"], KNOWN, {})
+    assert fault.value.remedy == "did you mean classify?"
+    with pytest.raises(UserError, match=r"photo\.jpg is not a setting"):
+        command_line.parse(["classify", "photo.jpg"], KNOWN, {})
+
+
+def _package(monkeypatch: pytest.MonkeyPatch, home: Path, texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+    monkeypatch.setattr(folder, "ROOT", home)
+    monkeypatch.setattr(folder, "_list_packaged", lambda: texts)
+
+
+def test_a_newer_package_is_laid_over_an_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "bundle"
+    _package(monkeypatch, tmp_path / "old", {"Makefile": "1", "scripts/gone.py": "1"})
+    folder.prepare(target)
+    (target / ".env").write_text("ARCH=resnet18\n")
+    _package(monkeypatch, tmp_path / "new", {"Makefile": "2"})
+    folder.prepare(target)
+    assert (target / "Makefile").read_text() == "2"
+    assert not (target / "scripts/gone.py").exists()
+    assert (target / ".env").read_text() == "ARCH=resnet18\n"
+    assert json.loads((target / folder.NOTE).read_text()) == {"Makefile": "2"}
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+def test_what_is_not_its_own_is_refused(
+    is_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _package(monkeypatch, tmp_path / "new", {"Makefile": "2"})
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "thesis.txt").write_text("mine")
+    with pytest.raises(UserError, match="has other files"):
+        folder.prepare(theirs / "thesis.txt" if is_file else theirs)
+    assert [each.name for each in theirs.iterdir()] == ["thesis.txt"]
+
+
+def test_bash_completes_commands_and_settings() -> None:
+    written = completion.write("bash", {"classify": "", "up": ""}, {"classify": ["IMG"], "up": []})
+    asked = """
+COMP_WORDS=(triton-bundle cl) COMP_CWORD=1; _triton_bundle; echo "${COMPREPLY[@]}"
+compopt() { :; }
+COMP_WORDS=(triton-bundle classify I) COMP_CWORD=2; _triton_bundle; echo "${COMPREPLY[@]}"
+"""
+    answered = subprocess.run(
+        ["bash", "-c", written + asked], capture_output=True, text=True, check=True
+    )
+    assert answered.stdout.split() == ["classify", "IMG="]
