@@ -32,8 +32,9 @@ def test_the_rest_does_without(folder: str, tmp_path: Path, exported: Path) -> N
         run("git", "-C", str(project.path), *words)
     # Else .venv, which is this checkout's, would bring its server and client.
     project.settings["PYTHONPATH"] = f"{project.path / 'serving'}:{project.path / 'client'}"
-    write = project.run_command(".venv/bin/python", "-m", "scripts.settings.documents")
-    assert write.returncode == 0, write.stderr
+    for words in (["scripts.settings.documents"], ["tests.promised", "--released"]):
+        write = project.run_command(".venv/bin/python", "-m", *words)
+        assert write.returncode == 0, write.stderr
 
     assert find_named(project, folder) == []
     shown = project.made("help", ALL="1")
