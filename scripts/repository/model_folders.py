@@ -72,15 +72,26 @@ def _network(made: Workspace, engine: Engine) -> dict[str, Path | str]:
     }
 
 
-def furnish(repository: Path) -> None:
-    """Copies all models of the project and the user, without the pipelines' versions."""
-    models = folders.model_folders()
-    furnish_with(models, repository)
-    if not folders.own().folder.is_dir():  # as in a container, from where it cannot be seen
-        return
-    for gone in repository.iterdir():
-        if gone.is_dir() and gone.name not in models:
-            shutil.rmtree(gone)
+def furnish(pipeline: Pipeline, repository: Path) -> None:
+    """Copies the models of this pipeline, of those that have versions there, and the user's of no
+    pipeline, without versions. Triton's index names whatever lies there: nothing else may."""
+    known = folders.model_folders()
+    absent = _list_absent(pipeline, repository)
+    furnish_with(known.keys() - absent, repository)
+    sees_all = folders.own().folder.is_dir()  # a container may not see the user's
+    for there in repository.glob("*/"):
+        if there.name in absent or (sees_all and there.name not in known):
+            shutil.rmtree(there)
+
+
+def _list_absent(pipeline: Pipeline, repository: Path) -> set[str]:
+    """Models of pipelines that were never brought up here."""
+    wanted, absent = {pipeline.ensemble, *pipeline.recipe.members}, set[str]()
+    for each in pipelines.every():
+        members = each.recipe.members
+        up = any(version_numbers(repository / model) for model in members)
+        (wanted if up else absent).update({each.ensemble, *members})
+    return absent - wanted
 
 
 def furnish_with(models: Iterable[str], repository: Path) -> bool:
@@ -127,8 +138,8 @@ def serving_all(config: bytes) -> bytes:
 
 
 def lay_out(pipeline: Pipeline, made: Workspace, layout: Layout, repository: Path) -> None:
-    """Lays out everything, each member as its version 1."""
-    furnish(repository)
+    """Lays out a pipeline, each member as its version 1."""
+    furnish(pipeline, repository)
     for model, content in contents(pipeline, made, layout).items():
         for name, source in content.items():
             target = repository / model / "1" / name

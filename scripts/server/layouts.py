@@ -26,7 +26,7 @@ NOT_HASHED = (".onnx", ".plan", ".tl", ".pyc")
 def lay_out(version: Version, how: Layout, target: Path) -> None:
     """Lays out a version in a repository, configured for this machine. Its steps are its own: those
     of another pipeline may be more or fewer."""
-    model_folders.furnish(target)
+    model_folders.furnish(version.pipeline, target)
     live.place(version, target)
     how = replace(how, one_step=version.one_step)
     model_folders.configure(version.pipeline, version.workspace, how, target)

@@ -33,6 +33,14 @@ def ask_plainly(project: Project, file: bytes) -> dict[str, Any]:
         return found
 
 
+def list_models(project: Project) -> list[str]:
+    """Those of the server's repository, loaded or not."""
+    url, headers = f"http://{project.http}/v2/repository/index", {"admin-key": project.admin_key}
+    asked = urllib.request.Request(url, b"", headers)
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        return [each["name"] for each in json.load(answer)]
+
+
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Project]:
     """A fresh clone, and a network beside it."""
@@ -56,6 +64,7 @@ def test_a_network_of_ones_own_is_the_main_one(fresh: Project, tmp_path: Path) -
     assert "birds" in models and not OTHERS.search(models)
     answer = json.loads(fresh.made("classify", IMG=f"{tmp_path}/photo.jpg", JSON="1"))
     assert answer["labels"][0]["label"] in LABELS
+    assert not [model for model in list_models(fresh) if not model.startswith("birds")]
     plain = ask_plainly(fresh, picture())
     assert plain["model"] == "birds" and plain["labels"][0]["label"] in LABELS
     with Client(fresh.http) as by_http, Client(fresh.grpc, "grpc") as by_grpc:

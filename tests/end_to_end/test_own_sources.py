@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import torch
 
 from scripts.measuring.perf_analyzer import has_libb64
 from scripts.steps.vision import torchvision
-from tests.end_to_end.test_own_main import LABELS, OTHERS, ask_plainly, fresh
+from tests.end_to_end.test_own_main import LABELS, OTHERS, ask_plainly, fresh, list_models
 from tests.networks import draw_network
 from tests.project import Project, picture
 
@@ -79,8 +77,7 @@ def test_every_command_means_it(fresh: Project, tmp_path: Path, make_source: Sou
             given = {name: places.get(word, word) for name, word in given.items()}
             said.append(fresh.made(command, **given))
     assert not [line for text in said for line in text.splitlines() if OTHERS.search(line)]
-    models = list_loaded(fresh)
-    assert "birds" in models and not [name for name in models if OTHERS.search(name)]
+    assert "birds" in (models := list_models(fresh)) and not OTHERS.search(" ".join(models))
     assert not [process for process in fresh.processes() if OTHERS.search(str(process.cmdline()))]
 
     saved, expected = tmp_path / "saved.tar", ask_plainly(fresh, PHOTO)
@@ -97,13 +94,3 @@ def label_noise(folder: Path) -> Path:
         for number in range(3):
             (folder / label / f"{number}.jpg").write_bytes(picture())
     return folder
-
-
-def list_loaded(project: Project) -> list[str]:
-    """What is loaded."""
-    headers = {"admin-key": project.admin_key}
-    url = f"http://{project.http}/v2/repository/index"
-    with urllib.request.urlopen(
-        urllib.request.Request(url, b'{"ready": true}', headers), timeout=60
-    ) as answer:
-        return [each["name"] for each in json.load(answer)]

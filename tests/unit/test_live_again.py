@@ -92,8 +92,24 @@ def test_a_note_that_cannot_be_read_is_none(tmp_path: Path, content: bytes) -> N
 def test_pipelines_of_the_users_stay_where_they_cannot_be_seen(here: Path) -> None:
     """The step `layout` of compose.yaml does not see the user's folder."""
     files.write(here / "live" / "birds" / "config.pbtxt", "")
-    model_folders.furnish(here / "live")
+    model_folders.furnish(ONE, here / "live")
     assert (here / "live" / "birds").is_dir()
     (here / "own").mkdir()
-    model_folders.furnish(here / "live")
+    model_folders.furnish(ONE, here / "live")
     assert not (here / "live" / "birds").exists()
+
+
+def test_what_never_came_up_is_not_in_the_repository(here: Path) -> None:
+    """Triton's index names every folder in it."""
+    place, its = here / "live", {ONE.ensemble, *ONE.recipe.members}
+    files.write(here / "own/model_repository/mine/config.pbtxt", "")
+    files.write(place / OTHER.ensemble / "config.pbtxt", "left by an earlier bundle")
+    model_folders.furnish(ONE, place)
+    assert {folder.name for folder in place.glob("*/")} == {*its, "mine"}
+    model_folders.furnish(OTHER, place)
+    assert not (place / ONE.ensemble).exists(), "it has no version there"
+    others = {OTHER.ensemble, *OTHER.recipe.members}
+    for member in OTHER.recipe.members:
+        (place / member / "1").mkdir()
+    model_folders.furnish(ONE, place)
+    assert {folder.name for folder in place.glob("*/")} == {*its, *others, "mine"}

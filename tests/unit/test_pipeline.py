@@ -212,7 +212,7 @@ def test_one_step_is_laid_out_beside_the_three(made: Workspace, repository: Path
     ensemble = model_folders.config_in_use(repository, PIPELINE, CPU)
     assert [step.model_name for step in ensemble.ensemble_scheduling.step] == ["resnet50_onnx"]
     assert list(ensemble.output[0].dims) == [2]
-    model_folders.furnish(repository)  # for another pipeline
+    model_folders.furnish(pipelines.others()[0], repository)
     assert model_folders.config_in_use(repository, PIPELINE, CPU) == ensemble
     shutil.rmtree(folder / "1")
     assert laid_out(made, repository) == three

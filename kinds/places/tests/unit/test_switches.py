@@ -21,7 +21,7 @@ def test_what_is_switched_is_the_config_of_this_engine(tmp_path: Path) -> None:
     (tmp_path / "onnx").mkdir()
     (tmp_path / "onnx" / "labels.txt").write_text("a place\n")
     layout = Layout(CPU, Decoding(), Share(1, 1), Share(1, 1))
-    model_folders.furnish(repository)
+    model_folders.furnish(Pipeline("places", switched), repository)
     model_folders.configure(Pipeline("places", switched), Workspace(tmp_path), layout, repository)
     served = model_folders.config_in_use(repository, network, CPU)
     assert served.backend == "onnxruntime" and served.optimization.priority == 1
