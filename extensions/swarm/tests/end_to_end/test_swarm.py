@@ -35,6 +35,7 @@ from bundle_serving.infer import LENGTH
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from extensions.swarm.tests import swarm_nodes
 from extensions.swarm.tests.swarm_nodes import HOST, Node, join
+from scripts.base import files
 from tests.networks import tiny
 from tests.plugin import require_docker
 from tests.project import Project, error_lines, free_ports, picture, run, wait_until
@@ -221,7 +222,7 @@ def load_image(project: Project, node: Node) -> None:
     image = f"{project.settings['COMPOSE_PROJECT_NAME']}-server"
     run("sh", "-c", f"docker save {image} | docker --host {node.host} load --quiet")
     id = run("docker", "image", "inspect", "--format", "{{.Id}}", image).strip()
-    (project.path / "build" / "images.json").write_text(json.dumps({"server": id}))
+    files.write(project.path / "build" / "images.json", json.dumps({"server": id}))
 
 
 def serve_from_s3(project: Project) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -16,10 +15,11 @@ from tests.project import Project, free_ports
 pytestmark = pytest.mark.rare
 
 
-def test_a_network_of_ones_own(tmp_path: Path) -> None:
+def test_a_network_of_ones_own(tmp_path_factory: pytest.TempPathFactory) -> None:
     require_docker()
     if os.geteuid():
         pytest.skip("network namespaces need root")
+    tmp_path = tmp_path_factory.mktemp("own")  # a socket's path has at most 107 bytes
     names = ("HTTP_PORT", "GRPC_PORT", "METRICS_PORT")
     ports = dict(zip(names, map(str, free_ports(3)), strict=True))
     nothing = {"SAMPLES": "", "ARCH": "", "WEIGHTS": "", "START_TIMEOUT": "900"}
