@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
 
@@ -86,6 +87,8 @@ TOGETHER = {
     "test_s3.py": "versions",
 }
 
+HAS_PYTRITON = find_spec("pytriton") is not None
+
 # Of what a run shows while it goes on.
 SHOWN_S = 3
 REASON_CHARACTERS = 1000
@@ -107,6 +110,13 @@ def group(nodeid: str) -> str:
     if served and (found := re.search(r"[\[-](cpu|gpu)[-\]]", nodeid)):
         return f"served by containers: {found[1]}"
     return name
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """What needs PyTriton, which is not built for every Python."""
+    if HAS_PYTRITON or not collection_path.match("test_*.py"):
+        return None
+    return "\nfrom pytriton" in collection_path.read_text() or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

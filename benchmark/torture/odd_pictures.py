@@ -393,7 +393,7 @@ def grey_values() -> NDArray[np.float32]:
 
 
 def make_values_with_holes() -> NDArray[np.float32]:
-    values = grey_values() / 255
+    values = grey_values() / np.float32(255)
     values[0, :3] = np.nan, np.inf, -np.inf
     return values
 
@@ -719,7 +719,10 @@ def modes() -> Iterator[Odd]:
                 lambda: int_tiff(8_000_000, -(10**9)),
                 stretch_grey_scene,
             ),
-            "float TIFF from 0 to 1": (lambda: float_tiff(grey_values() / 255), grey_scene),
+            "float TIFF from 0 to 1": (
+                lambda: float_tiff(grey_values() / np.float32(255)),
+                grey_scene,
+            ),
             "float TIFF from 0 to 255": (lambda: float_tiff(grey_values()), grey_scene),
             "float TIFF with NaN and infinity": (
                 lambda: float_tiff(make_values_with_holes()),

@@ -373,8 +373,8 @@ class Image(ThreeSteps, OfPictures):
         return self.answers or "single-label"
 
     def probabilities(self, answer: Answer) -> NDArray[Any]:
-        row: NDArray[Any] = answer["OUTPUT"][0]
-        return np.nan_to_num(row, nan=np.inf)
+        row: NDArray[Any] = np.nan_to_num(answer["OUTPUT"][0], nan=np.inf)
+        return row
 
 
 def _require_for_ir(name: str, precision: str, engine: Engine) -> None:

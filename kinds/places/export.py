@@ -104,7 +104,7 @@ def _ask_golden(module: Any, pictures: Mapping[str, Any], out: Path) -> None:
     from scripts.artefacts.picture import mug
 
     drawing = np.asarray(mug().convert("RGB").resize((320, 320)), np.float32)
-    shown = [drawing, drawing[:, ::-1], drawing[40:280], drawing[:, 60:200] / 2]
+    shown: list[Any] = [drawing, drawing[:, ::-1], drawing[40:280], drawing[:, 60:200] / 2]
     squares = np.stack([to_square(each, Squares(**pictures)) for each in shown])
     with torch.inference_mode():
         scores = module(torch.from_numpy(squares)).numpy()

@@ -31,7 +31,7 @@ def many(how: Hearing, count: int, seed: int = 0) -> tuple[NDArray[Any], NDArray
     """What a network hears of them [count, mels, frames], and their labels, evenly distributed."""
     random = np.random.default_rng(seed)
     labels = np.arange(count) % len(THINGS)
-    windows = [place_in_window(label, random, how.seconds, how.rate) for label in labels]
+    windows = [place_in_window(label, random, how.seconds, how.rate) for label in labels.tolist()]
     return np.concatenate([log_mel(each[None], how) for each in windows]), labels
 
 

@@ -81,7 +81,7 @@ def _compare_onnx(module: Any, how: Hearing, out: Path) -> Agreement:
     expected: list[NDArray[np.float32]] = []
     actual: list[NDArray[np.float32]] = []
     for number, together in enumerate((sounds, longer, [sounds[0], longer[0]])):
-        asked = to_windows(together, how)
+        asked: dict[str, Any] = to_windows(together, how)
         with torch.inference_mode():
             scores = original(*(torch.from_numpy(each) for each in asked.values())).numpy()
         np.savez(out / f"reference-{number}.npz", scores=scores, **asked)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,7 @@ class Pen:
     def t(self) -> Wave:
         return np.arange(round(self.seconds * self.rate)) / self.rate
 
-    def tone(self, frequency: float | Wave, partials: Mapping[float, float] = PURE) -> Wave:
+    def tone(self, frequency: float | NDArray[Any], partials: Mapping[float, float] = PURE) -> Wave:
         """Of a frequency that may change, with others beside it: their ratios to it, and how loud
         each is. Nothing above what the rate can hold."""
         moving = np.broadcast_to(frequency, self.t.shape)

@@ -90,7 +90,8 @@ def export(spec: Table, out: Path) -> None:
             agreement = _require_equal(answers, found, f"{name} answers otherwise by treelite")
             forest.serialize(draft / FOREST)
         (draft / "labels.txt").write_text("".join(f"{label}\n" for label in classes))
-        np.savez_compressed(draft / "reference.npz", scores=answers, **{INPUT: asked})
+        given: dict[str, Any] = {INPUT: asked}
+        np.savez_compressed(draft / "reference.npz", scores=answers, **given)
         questions = [{"INPUT": row[None]} for row in asked[:GOLDEN]]
         golden.save(draft / "golden.npz", questions, scores=answers[:GOLDEN])
         manifest = Manifest(

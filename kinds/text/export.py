@@ -131,7 +131,7 @@ def _check(classifier: Any, spec: Classifier, out: Path) -> dict[str, Any]:
     expected: list[NDArray[np.float32]] = []
     actual: list[NDArray[np.float32]] = []
     for number, batch in enumerate(([texts[0]], texts, [" ".join(texts * 20)])):
-        tokens = to_tokens(batch, tokenizer)
+        tokens: dict[str, Any] = to_tokens(batch, tokenizer)
         with torch.inference_mode():
             scores = classifier.module(*(torch.from_numpy(each) for each in tokens.values()))
         expected.append(scores.numpy())

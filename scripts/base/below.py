@@ -32,7 +32,9 @@ def _why_not(base: Path, name: str) -> str:
         if max(map(len, os.fsencode(name).split(b"/"))) > LONGEST:
             return "is too long"
         place = (base / name).resolve()
-        above = (base / each for each in place.relative_to(base).parents)
+        above = [base / each for each in place.relative_to(base).parents]
+        if any(each.is_symlink() for each in (place, *above)):  # they go round in a circle
+            return "leads elsewhere, or nowhere"
         if (place.exists() and not place.is_file()) or any(map(_is_no_folder, above)):
             return "is in the place of something else"
     except (OSError, RuntimeError, ValueError):  # not to be encoded; links that end nowhere

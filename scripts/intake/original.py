@@ -161,7 +161,8 @@ def scores(numbers: NDArray[np.float32], reading: Reading) -> NDArray[np.float32
 def probabilities(numbers: NDArray[np.float32], reading: Reading) -> NDArray[np.float32]:
     """What a network's output says of each class: of one class, that it is not, and that it is."""
     if reading.gives == "multi-label":
-        return numbers if reading.bounded else 1 / (1 + np.exp(-numbers))
+        sigmoid: NDArray[np.float32] = np.reciprocal(1 + np.exp(-numbers))
+        return numbers if reading.bounded else sigmoid
     if numbers.shape[1] == 1:
         true = numbers if reading.bounded else 1 / (1 + np.exp(-numbers))
         return np.concatenate([1 - true, true], axis=1)

@@ -371,7 +371,7 @@ def _sample(picture: Image.Image, width: int, height: int) -> NDArray[np.float32
     down, across = down[:, None, None], across[:, None]
     upper = source[np.ix_(top, left)] * (1 - across) + source[np.ix_(top, right)] * across
     lower = source[np.ix_(bottom, left)] * (1 - across) + source[np.ix_(bottom, right)] * across
-    between: NDArray[np.float32] = upper * (1 - down) + lower * down
+    between: NDArray[np.float32] = np.add(upper * (1 - down), lower * down)
     return between
 
 

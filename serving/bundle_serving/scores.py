@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ def softmax(scores: NDArray[np.float32]) -> NDArray[np.float32]:
     """
     _require_finite(scores)
     with np.errstate(over="ignore"):  # minus infinity, whose exponential is 0 as intended
-        exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        exponentials: NDArray[Any] = np.exp(scores - scores.max(axis=-1, keepdims=True))
     probabilities: NDArray[np.float32] = exponentials / exponentials.sum(axis=-1, keepdims=True)
     return probabilities.astype(np.float32, copy=False)
 
@@ -29,7 +29,7 @@ def sigmoid(scores: NDArray[np.float32]) -> NDArray[np.float32]:
     """Scores of labels that do not exclude each other -> their probabilities."""
     _require_finite(scores)
     with np.errstate(over="ignore"):  # infinity, whose inverse is 0 as intended
-        probabilities: NDArray[np.float32] = 1 / (1 + np.exp(-scores))
+        probabilities: NDArray[np.float32] = np.reciprocal(1 + np.exp(-scores))
     return probabilities
 
 

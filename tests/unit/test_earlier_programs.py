@@ -2,6 +2,7 @@
 of bundle_serving stays there, whatever it is called now."""
 
 from importlib import import_module
+from importlib.util import find_spec
 
 import pytest
 
@@ -13,7 +14,8 @@ NAMES = (
     "step_reports.reported",
 )
 OF_KINDS = {
-    "callable": ("callables.load", "callables.Instance"),
+    # PyTriton is not built for every Python.
+    "callable": ("callables.load", "callables.Instance") if find_spec("pytriton") else (),
     "detection": ("detection.Detection",),
     "segmentation": ("segmentation.Segmentation",),
     "video": ("smoothing.Streams",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -135,20 +135,21 @@ async def _reported(socket: Path) -> None:
         while way._socket and way._socket.send(b"\n"):
             await asyncio.sleep(0)
     earlier.close()
-    async with await steps.serve(socket):
-        with steps.following() as followed:
-            reports.remark("answers", [7, 0.5])
-            reports.report_execution("m", "1", [followed.id, ""], 0, 1, 2)
-            reports.report_execution("n", "1", [followed.id, ""], 0, 0, 2)
-            reports.send()
-            while len(followed.reports) < 2:
-                await asyncio.sleep(0)
-            left = threading.Thread(target=reports.send_what_is_left, daemon=True)
-            reports.report_execution("m", "2", [], 0, 0, 1)
-            reports.send()  # it waits, since others were sent just now
-            left.start()
-            while ("m", "2") not in observed.steps.sums:
-                await asyncio.sleep(0)
+    server = await steps.serve(socket)
+    # From Python 3.12 on, `async with` waits for who is still connected.
+    with closing(server), steps.following() as followed:
+        reports.remark("answers", [7, 0.5])
+        reports.report_execution("m", "1", [followed.id, ""], 0, 1, 2)
+        reports.report_execution("n", "1", [followed.id, ""], 0, 0, 2)
+        reports.send()
+        while len(followed.reports) < 2:
+            await asyncio.sleep(0)
+        left = threading.Thread(target=reports.send_what_is_left, daemon=True)
+        reports.report_execution("m", "2", [], 0, 0, 1)
+        reports.send()  # it waits, since others were sent just now
+        left.start()
+        while ("m", "2") not in observed.steps.sums:
+            await asyncio.sleep(0)
     report, other = followed.reports
     assert other.model == "n" and not other.answers
     assert (report.requests, report.rows, report.failed, report.answers) == (2, 2, 1, [(7, 0.5)])

@@ -79,7 +79,7 @@ def test_a_program_reads_the_scores(tmp_path: Path) -> None:
     assert find_reading(tmp_path, "single-label") is softmax
     (tmp_path / "post.py").write_text(COLDER)
     found = find_reading(tmp_path, "single-label")(scores)
-    assert np.allclose(found, softmax(scores / 2)) and found.dtype == np.float32
+    assert np.allclose(found, softmax(scores / np.float32(2))) and found.dtype == np.float32
     for text, reason in {
         "[1.0]": "gave .1.; give a probability for each of the 3 classes",
         "scores": "no probability",

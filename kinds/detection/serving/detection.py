@@ -85,7 +85,7 @@ class Detection:
         best = scores[anchors, classes]
         kept = survivors(boxes, classes, self.rules)
         height, width = size
-        scale = np.array([width, height, width, height], np.float32) / self.side
+        scale: NDArray[Any] = np.array([width, height, width, height], np.float32) / self.side
         return Found(boxes[kept] * scale, classes[kept] + 1, best[kept])
 
 

@@ -30,7 +30,7 @@ def many(count: int, seed: int = 0) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Pixels [count, 3, SIDE, SIDE] and their labels, evenly distributed."""
     random = np.random.default_rng(seed)
     labels = np.arange(count) % len(THINGS)
-    drawn = [np.asarray(drawing(label, random)).transpose(2, 0, 1) for label in labels]
+    drawn = [np.asarray(drawing(label, random)).transpose(2, 0, 1) for label in labels.tolist()]
     return np.stack(drawn), labels
 
 
