@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -35,12 +36,25 @@ out = Output(highlight=False, width=None if sys.stdout.isatty() else ENDLESS)
 SHOWN_BYTES = 1_000_000
 
 
+class Form:
+    """JSON=1: what commands say, and the rows of their tables, are lines of JSON."""
+
+    is_json = False
+
+
 def note(text: str) -> None:
-    say(f"- {text}", indent="  ")
+    say(text if Form.is_json else f"- {text}", indent="  ")
+
+
+def write_json(values: Mapping[str, object]) -> None:
+    out.print(json.dumps(values), markup=False, soft_wrap=True)
 
 
 def say(text: str, indent: str = "") -> None:
     """In a terminal, broken between words; what follows is indented."""
+    if Form.is_json:
+        write_json({"says": as_called(text)})
+        return
     out.print(fold(printable(as_called(text)), out.width, indent), markup=False, soft_wrap=True)
 
 

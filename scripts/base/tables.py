@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 
 from rich.text import Text
 
@@ -36,8 +37,28 @@ Row = Sequence[Cell] | str
 
 def show(columns: str, head: Sequence[str], rows: Iterable[Row]) -> None:
     """`columns` has l or r for each: the side at which its cells are aligned."""
+    if console.Form.is_json:
+        for row in rows:
+            console.write_json(_name_cells(head, row))
+        return
     for line in lay_out(columns, head, rows, console.out.width):
         console.out.print(line, soft_wrap=True)
+
+
+def _name_cells(head: Sequence[str], row: Row) -> dict[str, object]:
+    """By the names of the columns, where they have any; figures as numbers."""
+    if isinstance(row, str):
+        return {"says": row}
+    named = zip(chain(head, count(len(head))), row, strict=False)
+    return {str(name): _value(cell) for name, cell in named if not isinstance(cell, Bar)}
+
+
+def _value(cell: Text | str) -> object:
+    text = cell.plain if isinstance(cell, Text) else cell
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError:
+        return text
 
 
 def lay_out(columns: str, head: Sequence[str], rows: Iterable[Row], width: int) -> Iterator[Text]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
+from scripts.base import console
 from scripts.base.errors import run_guarded
 from scripts.base.shared import share
 from scripts.repository import layout_number
+from scripts.settings import arguments
 from scripts.settings.known import require_known
 
 ANY_LAYOUT, ANY_SETTINGS = "--any-layout", "--any-settings"
@@ -22,6 +24,7 @@ def check(options: set[str]) -> int:
         require_known()
     if ANY_LAYOUT not in options:
         layout_number.require_known(layout_number.here())
+    console.Form.is_json = arguments.load().json
     return 0
 
 

@@ -50,7 +50,7 @@ class Arguments:
     inputs = text("", "The inputs of a function, as JSON. Empty: its example.")
     top = whole(5, "How many labels, boxes, classes or pictures to show.")
     out = path("A picture or video to write, with what was found drawn in it.")
-    json = flag("Print one line of JSON per answer.")
+    json = flag("Print lines of JSON: one per answer, per row of a table, per note.")
 
     triton_model = text("", "A model, by its name in Triton.")
 

@@ -1,11 +1,12 @@
 """What reaches the terminal."""
 
 import io
+import json
 
 import pytest
 from rich.table import Table
 
-from scripts.base import console
+from scripts.base import console, tables
 from scripts.base.errors import UserError, run_guarded
 
 ODD = "\x1b]0;mine\x9ba\u202e"
@@ -40,3 +41,20 @@ def test_nor_what_an_error_says(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert run_guarded(fails) == 1
     assert capsys.readouterr().err == f"error: {SEEN}; fix it\n"
+
+
+def test_what_reports_does_so_in_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console.Form, "is_json", True)
+    monkeypatch.setattr(console, "out", console.Output(highlight=False, width=console.ENDLESS))
+    console.note("ready [bold]")
+    tables.show("lrl", ("model", "v", "share"), ["main", ("birds", "2", "3.5"), ("owls", "", "1%")])
+    tables.show("ll", (), [("Docker", "ok")])
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
+        {"says": "ready [bold]"},
+        {"says": "main"},
+        {"model": "birds", "v": 2, "share": 3.5},
+        {"model": "owls", "v": "", "share": "1%"},
+        {"0": "Docker", "1": "ok"},
+    ]
