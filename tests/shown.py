@@ -5,6 +5,7 @@ python -m tests.shown bench status …
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from contextlib import ExitStack
@@ -17,8 +18,14 @@ from unittest.mock import patch
 import numpy as np
 
 from benchmark import compare, contenders
+from benchmark.torture import __main__ as torturing
+from bundle_client import command as asking
+from bundle_client.answers.boxes import Box, Detected
+from bundle_client.answers.wire import Label, Result
+from bundle_client.errors import PictureRefused
+from bundle_client.show import boxes_as_table
 from bundle_serving.address import Address
-from scripts.base import tables
+from scripts.base import console, tables
 from scripts.base.findings import FAILURE, OK, WARNING, Finding
 from scripts.base.paths import ROOT
 from scripts.evaluation.figures import compute_figures
@@ -207,8 +214,9 @@ def prune() -> None:
 
 
 def command(name: str) -> Any:
-    (path,) = (ROOT / "scripts" / "commands").glob(f"*/{name}.py")
-    return import_module(f"scripts.commands.{path.parent.name}.{name}")
+    (path,) = (each for folder in ("scripts/commands/*", "extensions/*/commands")
+               for each in ROOT.glob(f"{folder}/{name}.py"))  # fmt: skip
+    return import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
 
 
 def run(name: str, replaced: dict[str, Any]) -> None:
@@ -232,9 +240,67 @@ def evaluated() -> None:
     command("eval").show(figures, told, "version 12: mobilenet_v2, weights birds.pth, bf16")
 
 
+def help_() -> None:
+    subprocess.run(["make", "help", "ALL=1"], cwd=ROOT, check=True)
+
+
+def keys() -> None:
+    clients = [("the-web-shop-of-our-company", "12.5"), ("ann", "any")]
+    module = command("keys")
+    with patch.object(module, "list_clients", lambda: clients), patch.object(module, "lock"):
+        module.main()
+
+
+PHOTO = "holiday photos of 2026/on the beach/IMG_20260704_123456789_HDR.jpg"
+
+
+def classify() -> None:
+    """One picture, one of several, and what is none."""
+    names = "television, television system, TV set", "mug"
+    labels = tuple(Label(n, name, 0.9 / (n + 1)) for n, name in enumerate(names))
+    fault = PictureRefused("is not a picture: it begins as a PDF does", "send a JPEG or PNG")
+    answers = Result(PHOTO, labels, 12345.6), Result(PHOTO, error=fault)
+    for sources in ([PHOTO], [PHOTO, PHOTO]):
+        asking.report(iter(answers), 1, asking.for_people(sources), json=False)
+
+
+def detect() -> None:
+    box = Box("the second car of a neighbour", 0.987, 12.5, 1234.5, 3456.7, 4567.8)
+    print(boxes_as_table(Detected(PHOTO, (box,), 12345.6), console.out))
+
+
+def audit() -> None:
+    flaws = {"pillow 11.0.0": ["CVE-2026-12345", "GHSA-abcd-efgh-ijkl", "PYSEC-2026-1"]}
+    package = SimpleNamespace(title="pillow 11.0.0", where=["layer tools", "image server"])
+    answer = SimpleNamespace(asked="2026-11-25", flaws=flaws, lacking=lambda _: 3)
+    run("audit", {
+        "extensions.upkeep.audit.of_layers": lambda: [package],
+        "extensions.upkeep.commands.audit.in_images": list,
+        "extensions.upkeep.commands.audit.ask_osv": lambda _: answer,
+    })  # fmt: skip
+
+
+def similar() -> None:
+    module = command("similar")
+    found = [module.Found(0.98765, PHOTO, "mobilenet_v2 (untrained)")]
+    tables.show("rl", (), map(module.make_row, found))
+
+
+def torture() -> None:
+    name = "1,000 clients that open a connection and say nothing, again for its memory (2 of 3)"
+    memory = (512_000_000, 1_234_000_000, 523_000_000)
+    rows = [
+        torturing.Row(name, "it went on", "", 12_345, 0, 0, 12.34, memory, restored)
+        for restored in (12.3, None)
+    ]
+    torturing._show(rows, 0.123)
+
+
 SHOWN = {
     "bench": bench, "eval": evaluated, "trace": trace, "rivals": rivals, "status": status,
     "models": models, "history": history, "doctor": doctor, "drift": drift, "prune": prune,
+    "help": help_, "keys": keys, "classify": classify, "detect": detect, "audit": audit,
+    "similar": similar, "torture": torture,
 }  # fmt: skip
 
 

@@ -77,7 +77,7 @@ def report(
             else:
                 failed += 1
                 code = UNREACHABLE if isinstance(result.error, ServerUnreachable) else FAILED
-                print(show.as_error(result), file=sys.stderr)
+                show.print_error(result)
             if result.error is None or json:
                 print(text(result), flush=True)
             if isinstance(result.error, CONCERNS_ALL):

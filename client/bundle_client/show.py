@@ -1,6 +1,9 @@
 """Results as text: tables or lines for people, JSON for programs."""
 
 import json
+import os
+import sys
+import textwrap
 import unicodedata
 from typing import TYPE_CHECKING
 
@@ -134,6 +137,15 @@ def percent(label: Label) -> str:
 def as_error(result: Result) -> str:
     """One line: the picture or the server, the cause and the remedy."""
     return printable(f"error: {result.error}")
+
+
+def print_error(result: Result) -> None:
+    """In a terminal, broken between words."""
+    line = as_error(result)
+    if sys.stderr.isatty():
+        width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+        line = textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+    print(line, file=sys.stderr)
 
 
 def as_summary(answered: int, failed: int, left: int, seconds: float) -> str:

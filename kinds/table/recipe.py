@@ -21,8 +21,8 @@ from kinds.table.tensors import INPUT, OUTPUT
 from scripts.artefacts.exporting import as_words
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
+from scripts.base import tables
 from scripts.base.errors import UserError
-from scripts.base.text import printable
 from scripts.evaluation.figures import TOP
 from scripts.evaluation.labelled import Item, Labelled
 from scripts.recipes import configs, tensors
@@ -148,8 +148,12 @@ class Table(Recipe):
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
         answers = tensors.ask_each(server, self.ensemble, self._questions(asked))
         given = [row for answer in answers for row in answer["OUTPUT"].reshape(-1, self.values)]
-        for line in self._as_json(given) if environment.get("JSON") else self._as_table(given):
-            print(line)
+        if environment.get("JSON"):
+            for line in self._as_json(given):
+                print(line)
+        else:
+            head, *lines = self._as_table(given)
+            tables.show("r" * len(head), head, lines)
         return 0
 
     def _questions(self, asked: Sequence[str]) -> list[Question]:
@@ -176,17 +180,11 @@ class Table(Recipe):
             else:
                 yield json.dumps(numbers)
 
-    def _as_table(self, given: Sequence[NDArray[Any]]) -> Iterator[str]:
-        head = [*(["label"] if self.classes else []), *map(printable, self._names)]
-        lines = [head]
+    def _as_table(self, given: Sequence[NDArray[Any]]) -> Iterator[list[str]]:
+        yield [*(["label"] if self.classes else []), *self._names]
         for row in given:
             numbers = [f"{each:.2%}" if self.classes else f"{each:g}" for each in row]
-            first = [printable(self.classes[row.argmax()])] if self.classes else []
-            lines.append([*first, *numbers])
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        for cells in lines:
-            aligned = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
-            yield "  ".join(aligned)
+            yield [*([self.classes[row.argmax()]] if self.classes else []), *numbers]
 
     def read_labelled(self, path: Path) -> Labelled:
         if not self.classes:

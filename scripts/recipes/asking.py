@@ -3,7 +3,6 @@ faster than the pipeline kinds can be imported."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
@@ -72,7 +71,7 @@ def about_each(
 ) -> int:
     """And prints what is to be said of the answer."""
     from bundle_client import Client, ClientError, Result
-    from bundle_client.show import as_error
+    from bundle_client.show import print_error
     from bundle_client.sources import expand, name_of
 
     failed = 0
@@ -82,7 +81,7 @@ def about_each(
                 shown = ask(client, source)
             except ClientError as fault:
                 failed += 1
-                print(as_error(Result(name_of(source), error=fault)), file=sys.stderr)
+                print_error(Result(name_of(source), error=fault))
             else:
                 print(shown)
     return 1 if failed else 0

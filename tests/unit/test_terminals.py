@@ -36,8 +36,15 @@ def in_a_terminal(columns: int, **more: str) -> dict[str, list[str]]:
 
 @cache
 def in_a_pipe() -> dict[str, list[str]]:
-    told = subprocess.run(PROGRAM, env=environment(), capture_output=True, text=True, cwd=ROOT)
-    return split(told.stdout + told.stderr)
+    told = subprocess.run(
+        PROGRAM,
+        env=environment(PYTHONUNBUFFERED="1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=ROOT,
+    )
+    return split(told.stdout)
 
 
 def split(written: str) -> dict[str, list[str]]:

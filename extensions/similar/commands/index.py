@@ -6,11 +6,10 @@ embeddings service if it is not running. What was indexed of other folders stays
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from bundle_client import Client, Result
-from bundle_client.show import as_error
+from bundle_client.show import print_error
 from extensions.similar import indexing, service
 from extensions.similar.indexing import Growth
 from scripts.base import console, lock
@@ -61,7 +60,7 @@ def embed(growth: Growth, client: Client) -> int:
             if each.error:
                 failed.append(Result(each.source, error=each.error))
     for result in failed:
-        print(as_error(result), file=sys.stderr)
+        print_error(result)
     return len(failed)
 
 

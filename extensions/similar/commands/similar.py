@@ -8,39 +8,37 @@ indexed, or of a folder. Starts the embeddings service if it is not running.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from bundle_client import Client, ClientError, Embedding, Result, Source
 from bundle_client.errors import CONCERNS_ALL
-from bundle_client.show import as_error, as_json
+from bundle_client.show import as_json, print_error
 from bundle_client.sources import name_of, pictures_in
 from extensions.similar import service
 from scripts import bootstrap
-from scripts.base import console, lock
+from scripts.base import console, lock, tables
 from scripts.base.errors import UserError
 from scripts.base.streams import all_output_on_stderr
-from scripts.base.text import printable
 from scripts.server import ask
 from scripts.settings import arguments, pictures
 from scripts.settings.arguments import Arguments
 from scripts.settings.settings import Settings
 from scripts.stacks.state import State
 
-NAME_WIDTH = 60
-
 
 def main() -> int:
     asked = arguments.load()
     picture = pictures.one(asked.img, "similar")
     found, failed = _in_folder(picture, asked) if asked.in_ else (_in_index(picture, asked), [])
-    as_a_line = as_json_line if asked.json else for_people
-    for each in found:
-        print(as_a_line(each))
+    if asked.json:
+        for each in found:
+            print(as_json_line(each))
+    else:
+        tables.show("rl", (), map(make_row, found))
     for result in failed:
-        print(as_error(result), file=sys.stderr)
+        print_error(result)
         if asked.json:
             print(as_json(result))
     return 1 if failed else 0
@@ -52,9 +50,9 @@ class Found(NamedTuple):
     network: str
 
 
-def for_people(each: Found) -> str:
-    mark = "  (untrained weights)" if "(untrained)" in each.network else ""
-    return f"{each.likeness:.4f}  {printable(each.source):<{NAME_WIDTH}}{mark}".rstrip()
+def make_row(each: Found) -> tuple[str, str]:
+    mark = " (untrained weights)" if "(untrained)" in each.network else ""
+    return f"{each.likeness:.4f}", f"{each.source}{mark}"
 
 
 def as_json_line(each: Found) -> str:
