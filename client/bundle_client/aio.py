@@ -7,7 +7,6 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
@@ -99,19 +98,14 @@ class AsyncClient:
         if not self.model:
             found = main_model(await self._patiently(connection.metadata))
             self._canary, self.model = Canary(found), found
-        if self._canary.is_due():
-            brief = connection
-            if self.server.protocol == "http":
-                brief = Connection(replace(self.server, timeout=ASK_S), asynchronous=True)
+        # Over HTTP, the server shares the requests itself.
+        if self.server.protocol == "grpc" and self._canary.is_due():
             # No answer in time is none; pictures may be answered all the same.
             with suppress(ServerFault), translate_faults(self.server.url, ASK_S):
                 try:
-                    self._canary.update(await brief.config(self._canary.candidate, ASK_S))
+                    self._canary.update(await connection.config(self._canary.candidate, ASK_S))
                 except refusals():
                     self._canary.update(None)
-                finally:
-                    if brief is not connection:
-                        await brief.close()
         return self._canary.models()
 
     def classify_many(

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
@@ -115,19 +114,14 @@ class Client:
         if not self.model:
             found = main_model(self._patiently(connection.metadata))
             self._canary, self.model = Canary(found), found
-        if self._canary.is_due():
-            brief = connection
-            if self.server.protocol == "http":
-                brief = Connection(replace(self.server, timeout=ASK_S), asynchronous=False)
+        # Over HTTP, the server shares the requests itself.
+        if self.server.protocol == "grpc" and self._canary.is_due():
             # No answer in time is none; pictures may be answered all the same.
             with suppress(ServerFault), translate_faults(self.server.url, ASK_S):
                 try:
-                    self._canary.update(brief.config(self._canary.candidate, ASK_S))
+                    self._canary.update(connection.config(self._canary.candidate, ASK_S))
                 except refusals():
                     self._canary.update(None)
-                finally:
-                    if brief is not connection:
-                        brief.close()
         return self._canary.models()
 
     def classify_many(

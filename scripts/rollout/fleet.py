@@ -3,7 +3,6 @@ asks until it has passed the proof, and the next only when that one has been jud
 
 from __future__ import annotations
 
-import json
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from scripts.recipes.layout import CPU
 from scripts.repository import live
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
+from scripts.rollout.counts import read_counts
 from scripts.rollout.verdict import Seen
 from scripts.server.layouts import fingerprint, lay_out, layout
 from scripts.stacks import state
@@ -63,13 +63,10 @@ class Fleet:
 
     def read_counts(self, servers: Sequence[str]) -> Seen:
         """What they answered to whoever asked this pipeline, as their doors say."""
-        found = Seen(0, 0)
-        for server in servers:
-            with suppress(OSError, ValueError), self._open(server, "/page/live.json") as answer:
-                for each in json.load(answer)["series"]:
-                    if each["pipeline"] == self.new.pipeline.ensemble:
-                        found += Seen(each["asked"], each["failed"])
-        return found
+        name, address = self.new.pipeline.ensemble, self.server.http
+        return sum(
+            (read_counts(replace(address, server=each), name) for each in servers), Seen(0, 0)
+        )
 
     def _wait_until_seen(self, servers: Sequence[str]) -> None:
         with console.waiting("waiting for the balancer to see it") as waiting:

@@ -21,6 +21,7 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, evaluations, history, live
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
+from scripts.rollout.counts import read_counts
 from scripts.rollout.labelled import Contest, Guess, why_unproved
 from scripts.rollout.preflight import (
     ANYWAY,
@@ -203,7 +204,14 @@ class InPlace(Switch):
         stream.candidate, stream.share = (self.candidate, new), (canary or 50) / 100
         seconds_beside = seconds * CANARY_TIMES if canary else seconds
         share = f"{100 * stream.share:g}% of the requests"
-        judge(stream, f"version {new} alongside, {share}", new, seconds_beside, max_p99_ratio)
+        judge(
+            stream,
+            f"version {new} alongside, {share}",
+            new,
+            seconds_beside,
+            max_p99_ratio,
+            clients_objection=self._find_objection_of_clients,
+        )
         stream.share = 0
 
         began = time.monotonic()
@@ -214,6 +222,12 @@ class InPlace(Switch):
         self.settle()
         took = f"loaded in {loaded:.1f} s, switched in {switched:.2f} s"
         return f"{took}, p99 {before.p99:.0f} -> {after.p99:.0f} ms{proved}"
+
+    def _find_objection_of_clients(self) -> str | None:
+        """Of those that the candidate answered, in a canary."""
+        address = self.running.server.http
+        live = read_counts(address, self.pipeline)
+        return read_counts(address, self.candidate).objection(live)
 
 
 def compare_labelled(

@@ -23,6 +23,7 @@ from bundle_door.front import arrivals, envoy, envoy_lines, envoy_process
 from bundle_door.limits import Limits, Load
 from bundle_door.note import Note
 from bundle_door.paths.api import Api
+from bundle_door.paths.candidates import share_route
 from bundle_door.paths.measured import Observer, measure_route, over_grpc
 from bundle_door.paths.metrics import Metrics
 from bundle_door.paths.page_data import PageData
@@ -255,7 +256,7 @@ def build_service(
             observed.refusal(status, HTTP)
 
     return Service(
-        [measure_route(route, observed, served) for route in routes],
+        [share_route(measure_route(route, observed, served), served) for route in routes],
         load,
         settings.admin_key,
         settings.exposure.origins,

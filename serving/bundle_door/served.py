@@ -43,6 +43,14 @@ class Network(msgspec.Struct):
     untrained: bool
 
 
+class Candidate(msgspec.Struct):
+    """What of a pipeline's requests its candidate gets, in percent."""
+
+    model: str
+    version: str
+    share: float
+
+
 class Served:
     def __init__(self, triton: Triton, repository: Path | None) -> None:
         self._triton = triton
@@ -51,6 +59,8 @@ class Served:
         self._asking: asyncio.Task[Any] | None = None
         self._known: list[dict[str, Any]] = []
         self._versions: dict[str, str] = {}
+        # Of each pipeline the one that gets some of its requests.
+        self.candidates: dict[str, Candidate] = {}
         self._batching: set[str] = set()
         # All that is loaded, with its version; None as long as nobody has asked.
         self._ready: set[tuple[str, str]] | None = None
@@ -62,6 +72,11 @@ class Served:
             self._asked = time.monotonic()
             self._known = await self._ask()
             self._versions = {each["model"]: each["version"] for each in self._known}
+            self.candidates = {
+                each["of"]: Candidate(each["model"], each["version"], each["share"])
+                for each in self._known
+                if each["candidate"] and each["share"]
+            }
         return self._known
 
     def refresh(self) -> None:

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 from bundle_door.answers import Answer, Refused
 from bundle_door.limits import Load, Share, too_large
 from bundle_door.note import REQUEST_ID, Note, address_of, note_of
+from bundle_door.paths.candidates import ANSWERED_BY
 from bundle_door.paths.routes import Route, find_route
 from bundle_door.requests import Request
 from bundle_door.watching.request_log import HUNG_UP
@@ -104,7 +105,7 @@ class Service:
             "access-control-allow-origin": origin,
             "access-control-allow-methods": "GET, POST",
             "access-control-allow-headers": headers.get("access-control-request-headers", "*"),
-            "access-control-expose-headers": f"{HEADER_LENGTH}, {REQUEST_ID}",
+            "access-control-expose-headers": f"{HEADER_LENGTH}, {REQUEST_ID}, {ANSWERED_BY}",
             "vary": "Origin",
         }
 
