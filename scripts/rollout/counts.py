@@ -3,17 +3,55 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.request
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from bundle_serving.address import Address
 from scripts.rollout.verdict import Seen
 
+# How often a canary's clients are looked at.
+LOOK_S = 1.0
 
-def read_counts(address: Address, pipeline: str) -> Seen:
-    """In the last minute, to whoever asked this pipeline but us."""
+
+def read_counts(address: Address, pipeline: str, version: int | None = None) -> Seen:
+    """In the last minute, to whoever asked this pipeline but us; of one version, or of all."""
     asked = urllib.request.Request(f"{address.url}/page/live.json")
     with suppress(OSError, ValueError), address.open(asked, timeout=5) as answer:
-        of_it = [each for each in json.load(answer)["series"] if each["pipeline"] == pipeline]
+        of_it = [
+            each
+            for each in json.load(answer)["series"]
+            if each["pipeline"] == pipeline and version in (None, int(each["version"] or 0))
+        ]
         return sum((Seen(each["asked"], each["failed"]) for each in of_it), Seen(0, 0))
     return Seen(0, 0)
+
+
+@dataclass
+class Clients:
+    """Those of a canary's requests that the candidate should have answered."""
+
+    address: Address
+    pipeline: str
+    candidate: str
+    version: int
+    # What an earlier try of the version has left; and what was seen since.
+    _before: Seen = field(init=False)
+    looked: float = field(default=0.0, init=False)
+    _objection: str | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._before = self._read()
+
+    def find_objection(self) -> str | None:
+        if self._objection is None and time.monotonic() > self.looked + LOOK_S:
+            seen = self._read()
+            failed = max(0, seen.failed - self._before.failed)
+            live = read_counts(self.address, self.pipeline)
+            self._objection = Seen(max(seen.asked, failed), failed).objection(live)
+            self.looked = time.monotonic()
+        return self._objection
+
+    def _read(self) -> Seen:
+        return read_counts(self.address, self.candidate, self.version)

@@ -21,7 +21,7 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, evaluations, history, live
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
-from scripts.rollout.counts import read_counts
+from scripts.rollout.counts import Clients
 from scripts.rollout.labelled import Contest, Guess, why_unproved
 from scripts.rollout.preflight import (
     ANYWAY,
@@ -204,13 +204,14 @@ class InPlace(Switch):
         stream.candidate, stream.share = (self.candidate, new), (canary or 50) / 100
         seconds_beside = seconds * CANARY_TIMES if canary else seconds
         share = f"{100 * stream.share:g}% of the requests"
+        clients = Clients(self.running.server.http, self.pipeline, self.candidate, new)
         judge(
             stream,
             f"version {new} alongside, {share}",
             new,
             seconds_beside,
             max_p99_ratio,
-            clients_objection=self._find_objection_of_clients,
+            clients_objection=clients.find_objection,
         )
         stream.share = 0
 
@@ -222,12 +223,6 @@ class InPlace(Switch):
         self.settle()
         took = f"loaded in {loaded:.1f} s, switched in {switched:.2f} s"
         return f"{took}, p99 {before.p99:.0f} -> {after.p99:.0f} ms{proved}"
-
-    def _find_objection_of_clients(self) -> str | None:
-        """Of those that the candidate answered, in a canary."""
-        address = self.running.server.http
-        live = read_counts(address, self.pipeline)
-        return read_counts(address, self.candidate).objection(live)
 
 
 def compare_labelled(
@@ -272,7 +267,9 @@ def judge(
 
     def is_decided() -> bool:
         of_old, of_new = compare()
-        return bool(of_new.failed) or is_certain(of_old, of_new, max_p99_ratio)
+        if of_new.failed or clients_objection():
+            return True
+        return is_certain(of_old, of_new, max_p99_ratio)
 
     while True:
         watch(stream, seconds, what, is_decided)

@@ -19,6 +19,8 @@ class Answer:
     body: bytes = b""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+    # Whether all that was asked has an answer: of several pictures, one may have an error.
+    is_whole: bool = True
 
 
 class Refused(Exception):

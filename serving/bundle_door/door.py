@@ -256,7 +256,7 @@ def build_service(
             observed.refusal(status, HTTP)
 
     return Service(
-        [share_route(measure_route(route, observed, served), served) for route in routes],
+        [measure_route(share_route(route, observed, served), observed, served) for route in routes],
         load,
         settings.admin_key,
         settings.exposure.origins,

@@ -35,6 +35,10 @@ class Note:
     steps: dict[str, float] = field(default_factory=dict)
     # Of us (bundle_serving.own_requests).
     is_own: bool = False
+    # Another model than the one that was asked.
+    answered_by: str = ""
+    # Rows or pictures beyond the first that its key was charged for.
+    charged: int = 0
 
 
 def sane_id(given: str) -> str:

@@ -43,7 +43,7 @@ class Network(msgspec.Struct):
     untrained: bool
 
 
-class Candidate(msgspec.Struct):
+class Candidate(msgspec.Struct, frozen=True):
     """What of a pipeline's requests its candidate gets, in percent."""
 
     model: str

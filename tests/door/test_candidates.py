@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
-from bundle_door.paths.candidates import ANSWERED_BY, LIVE_ONLY, SESSION_ID
+from bundle_door.access.keys import charge_once
+from bundle_door.note import Note
+from bundle_door.paths.candidates import (
+    ANSWERED_BY,
+    LEAST_S,
+    LIVE_ONLY,
+    SESSION_ID,
+    is_chosen,
+)
+from bundle_door.requests import Request
+from bundle_door.served import Candidate
+from bundle_serving.address import Address
 from bundle_serving.process.guard import HEADER as ADMIN_KEY
+from scripts.rollout.counts import Clients
 from tests.door.servers import KEY, MODELS, Behind
 from tests.project import wait_until
 
+# The door's own, for an answer.
+TIMEOUT_S = 60
 PICTURE = b"\xff\xd8 low, middling and high \xfe"
 STEP = {
     "model_name": "picture",
@@ -66,20 +82,39 @@ def classify(server: Behind, session: str, picture: bytes = PICTURE) -> tuple[in
     return status, given.get(ANSWERED_BY, ""), json.loads(content).get("model", "")
 
 
+def wait_for_its_share(server: Behind, sessions: Sequence[str], version: str) -> str:
+    """Until the door knows of the candidate: a session that is sent there."""
+    chosen: list[str] = []
+
+    def is_shared() -> bool:
+        chosen.extend(each for each in sessions if classify(server, each)[1] == version)
+        return bool(chosen)
+
+    wait_until(is_shared, "the candidate's share")
+    return chosen[0]
+
+
+def count_failed(server: Behind, version: str) -> int:
+    """Of the candidate, as a rollout reads it."""
+    series = json.loads(server.ask("GET", "/page/live.json")[2])["series"]
+    of_it = ("shown_candidate", version)
+    return sum(each["failed"] for each in series if (each["pipeline"], each["version"]) == of_it)
+
+
+SESSIONS = [f"session {number}" for number in range(100)]
+
+
 def test_every_client_takes_part_and_meets_the_same_version_again(server: Behind) -> None:
-    sessions = [f"session {number}" for number in range(100)]
     with loaded(server, "shown"):
         assert classify(server, "") == (200, "", "shown")
         with loaded(server, "shown_candidate", share="30", version="7"):
-            wait_until(
-                lambda: any(classify(server, each)[1] for each in sessions), "the candidate's share"
-            )
-            first = [classify(server, each) for each in sessions]
-            assert [classify(server, each) for each in sessions] == first
+            wait_for_its_share(server, SESSIONS, "7")
+            first = [classify(server, each) for each in SESSIONS]
+            assert [classify(server, each) for each in SESSIONS] == first
             assert {*first} == {(200, "", "shown"), (200, "7", "shown_candidate")}
             assert 15 < Counter(version for _, version, _ in first)["7"] < 45
             # The same over KServe's protocol, and not where a version is named.
-            chosen = sessions[[version for _, version, _ in first].index("7")]
+            chosen = SESSIONS[[version for _, version, _ in first].index("7")]
             headers = {SESSION_ID: chosen, "inference-header-content-length": "0"}
             for path, version in (("shown", "7"), ("shown/versions/1", None)):
                 status, given, _ = server.ask("POST", f"/v2/models/{path}/infer", PICTURE, headers)
@@ -90,5 +125,64 @@ def test_every_client_takes_part_and_meets_the_same_version_again(server: Behind
             # What the candidate refuses is the model's to refuse.
             status, version, _ = classify(server, chosen, b"not a picture")
             assert status == 400 and not version
+            assert not count_failed(server, "7")
         # It is gone, and the door may not know that yet.
         assert classify(server, chosen) == (200, "", "shown")
+
+
+def test_nobody_waits_long_for_a_candidate(server: Behind, tmp_path: Path) -> None:
+    """The live version answers, and what the candidate did not do is told."""
+    goes_on = tmp_path / "goes on"
+    picture = PICTURE + str(goes_on).encode()
+    control(server, "stuck", "load", {})
+    eighth = {"share": "50", "version": "8"}
+    with loaded(server, "shown"), loaded(server, "shown_candidate", "stuck", **eighth):
+        goes_on.touch()
+        chosen = wait_for_its_share(server, SESSIONS[:9], "8")
+        assert classify(server, chosen, picture) == (200, "8", "shown_candidate")
+        clients = Clients(Address(server.host, server.http_port), "shown", "shown_candidate", 8)
+        assert clients.find_objection() is None
+        clients.looked = 0.0
+        goes_on.unlink()
+        began = time.monotonic()
+        assert classify(server, chosen, picture) == (200, "", "shown")
+        waited = time.monotonic() - began
+        assert LEAST_S <= waited < TIMEOUT_S
+        assert count_failed(server, "8") == 1
+        assert "1 of " in (clients.find_objection() or "")
+        # And then it is left alone for a while.
+        assert classify(server, chosen, picture) == (200, "", "shown")
+        assert count_failed(server, "8") == 1
+        goes_on.touch()
+
+
+def test_a_key_or_an_address_always_meets_the_same_version() -> None:
+    candidate = Candidate("shown_candidate", "7", 10)
+
+    def is_sent(**told: str) -> bool:
+        note = Note("", client=told.pop("client", ""))
+        return is_chosen(Request("POST", "/", told, note=note), candidate)
+
+    addresses = [f"10.0.{number // 256}.{number % 256}" for number in range(2000)]
+    forwarded = "x-forwarded-for"
+    sent = [address for address in addresses if is_sent(**{forwarded: address})]
+    assert 150 < len(sent) < 250
+    for address in sent:  # whatever a proxy before ours says that it saw
+        assert is_sent(**{forwarded: f"192.0.2.1, {address}"})
+    keys = [f"key {number}" for number in range(2000)]
+    assert 150 < sum(is_sent(client=key, **{forwarded: sent[0]}) for key in keys) < 250
+    session = {SESSION_ID: next(key for key in keys if not is_sent(**{SESSION_ID: key}))}
+    assert not is_sent(client="ann", **session, **{forwarded: sent[0]})
+
+
+def test_a_form_is_charged_once_however_often_it_is_tried() -> None:
+    charged = []
+
+    class Keys:
+        def charge(self, client: str, more: int) -> None:
+            charged.append((client, more))
+
+    note = Note("", client="ann")
+    for more in (3, 3, 0):
+        charge_once(Keys(), note, more)
+    assert charged == [("ann", 3)]

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from bundle_door.access.key_file import ADMIN, Client, hash_key, read
 from bundle_door.answers import Answer, Refused
-from bundle_door.note import CLIENT_HEADER
+from bundle_door.note import CLIENT_HEADER, Note
 from bundle_door.requests import Request
 
 SCHEME = "bearer "
@@ -47,6 +47,13 @@ class Bucket:
 class Charged(Protocol):
     def charge(self, client: str, more: int) -> None:
         """For the pictures or rows of a request beyond the first, which it was let in for."""
+
+
+def charge_once(keys: Charged | None, note: Note, more: int) -> None:
+    """However often the request is tried."""
+    if keys and more > note.charged:
+        keys.charge(note.client, more - note.charged)
+        note.charged = more
 
 
 class Keys:

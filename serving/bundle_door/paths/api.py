@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
-from bundle_door.access.keys import Charged
+from bundle_door.access.keys import Charged, charge_once
 from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.limits import Limits
 from bundle_door.requests import Request
@@ -54,7 +54,7 @@ class Api:
             if self._keys and asked.rows > 1:
                 answer = await self._triton.describe("ModelConfig", model, version, not own_id)
                 if answer.config.max_batch_size:
-                    self._keys.charge(request.note.client, asked.rows - 1)
+                    charge_once(self._keys, request.note, asked.rows - 1)
         response = await self._triton.infer(model, asked, request.onwards, waits=not own_id)
         if own_id:
             response.ClearField("id")  # which is nobody's to know

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from zlib import crc32
 
 from bundle_door.answers import Answer, Refused
 from bundle_door.note import address_of
+from bundle_door.paths.measured import Observer
 from bundle_door.paths.routes import Handler, Route
 from bundle_door.requests import Request
 from bundle_door.served import Candidate, Served
+from bundle_door.watching.observed import HTTP
+from bundle_serving.process.log_lines import log, log_traceback
 
 # Who asks, where one client asks for many: they should each meet the same version again.
 SESSION_ID = "x-session-id"
@@ -19,40 +25,89 @@ LIVE_ONLY = "x-live-only"
 # In the answer: the version that gave it, where that is the candidate.
 ANSWERED_BY = "x-candidate-version"
 PARTS = 10_000
+# A candidate has so many times as long as the slowest of the live version's last answers, and at
+# least so long. One that takes longer is left alone for a while: nobody else is to wait for it.
+SLOWER, LEAST_S, RESTS_S = 3, 1.0, 5.0
+LAST_ANSWERS = 100
 
 
-def share_route(route: Route, served: Served) -> Route:
+def share_route(route: Route, observed: Observer, served: Served) -> Route:
     """What is asked of a model may be answered by its candidate; if that fails, by the model."""
     asks = route.asks
     if asks is None:
         return route
     handlers = {
-        method: share_requests(handler, asks, served) for method, handler in route.handlers.items()
+        method: Sharing(handler, asks, observed, served)
+        for method, handler in route.handlers.items()
     }
     return replace(route, handlers=handlers)
 
 
-def share_requests(handler: Handler, asks: str, served: Served) -> Handler:
-    async def sharing(request: Request, named: Mapping[str, str]) -> Answer:
-        model = named["model"] or request.query.get("model", asks)
-        candidate = served.candidates.get(model)
-        is_meant = request.is_own or named["version"] or LIVE_ONLY in request.headers
-        if candidate is None or is_meant or not is_chosen(request, candidate):
-            return await handler(request, named)
-        if named["model"]:
-            asked, path = request, {**named, "model": candidate.model}
-        else:
-            asked = replace(request, query={**request.query, "model": candidate.model})
-            path = dict(named)
-        try:
-            answer = await handler(asked, path)
-        except Refused:
-            return await handler(request, named)
-        if answer.status >= 400:
-            return await handler(request, named)
-        return replace(answer, headers={**answer.headers, ANSWERED_BY: candidate.version})
+class Sharing:
+    """A handler that may ask another model than the one it is asked for."""
 
-    return sharing
+    def __init__(self, handler: Handler, asks: str, observed: Observer, served: Served) -> None:
+        self._handler, self._asks = handler, asks
+        self._observed, self._served = observed, served
+        self._took: dict[str, deque[float]] = {}  # by the live models, while they have candidates
+        self._rests_until: dict[Candidate, float] = {}
+
+    async def __call__(self, request: Request, named: Mapping[str, str]) -> Answer:
+        model = named["model"] or request.query.get("model", self._asks)
+        candidate = self._served.candidates.get(model)
+        if candidate is None:
+            return await self._handler(request, named)
+        is_meant = request.is_own or named["version"] or LIVE_ONLY in request.headers
+        if is_meant or not is_chosen(request, candidate) or self._rests(candidate):
+            return await self._ask_live(model, request, named)
+        began = time.monotonic()
+        if answer := await self._ask_candidate(model, candidate, request, named):
+            request.note.answered_by = candidate.model
+            return replace(answer, headers={**answer.headers, ANSWERED_BY: candidate.version})
+        took = time.monotonic() - began
+        answer = await self._ask_live(model, request, named)
+        if is_good(answer):  # so that it was the candidate's fault
+            series = (candidate.model, candidate.version, HTTP)
+            self._observed.request(series, 500, took)
+        return answer
+
+    async def _ask_live(self, model: str, request: Request, named: Mapping[str, str]) -> Answer:
+        began = time.monotonic()
+        answer = await self._handler(request, named)
+        took = self._took.setdefault(model, deque(maxlen=LAST_ANSWERS))
+        took.append(time.monotonic() - began)
+        return answer
+
+    async def _ask_candidate(
+        self, model: str, candidate: Candidate, request: Request, named: Mapping[str, str]
+    ) -> Answer | None:
+        """None where it gives none, or not in time."""
+        named = dict(named)
+        if named["model"]:
+            named["model"] = candidate.model
+        else:
+            request = replace(request, query={**request.query, "model": candidate.model})
+        seconds = max(LEAST_S, SLOWER * max(self._took.get(model, [0.0])))
+        try:
+            async with asyncio.timeout(seconds):
+                answer = await self._handler(request, named)
+        except Refused:
+            return None
+        except TimeoutError:
+            self._rests_until[candidate] = time.monotonic() + RESTS_S
+            return None
+        except Exception as fault:  # of the door: the live version may be spared it
+            log("door", f"an internal error with {candidate.model} in request {request.note.id}")
+            log_traceback(fault)
+            return None
+        return answer if is_good(answer) else None
+
+    def _rests(self, candidate: Candidate) -> bool:
+        return time.monotonic() < self._rests_until.get(candidate, 0.0)
+
+
+def is_good(answer: Answer) -> bool:
+    return answer.status < 400 and answer.is_whole
 
 
 def is_chosen(request: Request, candidate: Candidate) -> bool:

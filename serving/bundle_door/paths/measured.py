@@ -39,7 +39,8 @@ def measure_route(route: Route, observed: Observer, served: Served) -> Route:
 def _observing(handler: Handler, asks: str, observed: Observer, served: Served) -> Handler:
     def took(request: Request, named: Mapping[str, str], status: int) -> None:
         if not request.is_own:
-            model = named["model"] or request.query.get("model", asks)
+            asked = named["model"] or request.query.get("model", asks)
+            model = request.note.answered_by or asked
             pipeline, version = served.series(model)
             seconds = (time.monotonic_ns() - request.arrived) / 1e9
             make_counter(observed, served, model, HTTP, status, seconds)

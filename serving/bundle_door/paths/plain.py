@@ -11,9 +11,10 @@ import asyncio
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from bundle_door.access.keys import Charged
+from bundle_door.access.keys import Charged, charge_once
 from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.limits import MOST_NAME, Limits
 from bundle_door.requests import Request
@@ -100,8 +101,7 @@ class PlainQuestions:
 
     async def _files(self, request: Request) -> list[File]:
         sent = await files(request.chunks, request.headers["content-type"], self._limits.pictures)
-        if self._keys and sent:
-            self._keys.charge(request.note.client, len(sent) - 1)
+        charge_once(self._keys, request.note, len(sent) - 1)
         if not sent:
             raise Refused(400, "the form has no files; send some: curl -F file=@photo.jpg")
         return sent
@@ -195,7 +195,8 @@ def several(model: str, sent: Sequence[File], found: Sequence[Labels | Refused])
     results = [{"file": file.name, **result(each)} for file, each in zip(sent, found, strict=True)]
     refusals = [each for each in found if isinstance(each, Refused)]
     status = refusals[0].status if len(refusals) == len(found) else 200
-    return as_json({"model": model, "results": results}, status)
+    answer = as_json({"model": model, "results": results}, status)
+    return replace(answer, is_whole=not refusals)
 
 
 def result(found: Labels | Refused) -> dict[str, Any]:
