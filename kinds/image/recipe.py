@@ -277,6 +277,11 @@ class Image(ThreeSteps, OfPictures):
                 "omit ARCH; torchvision's instead: make up MAIN=resnet50 ARCH=…",
             )
         if not settings.weights.endswith(WHOLE):
+            if not settings.arch:
+                raise UserError(
+                    f"{Path(settings.weights).name} is no whole network, as {self.ensemble} is",
+                    "give ONNX, an IR, TorchScript or torch.export; or add it: make add-model",
+                )
             spec = Torchvision(
                 *(settings.arch, settings.weights, engine.export, labels, samples),
                 pre=self.path_beside(self.pre) if self.pre else None,

@@ -41,6 +41,11 @@ class Original(Protocol):
 
 
 def load(path: Path) -> Original:
+    if path.suffix not in KINDS:
+        raise UserError(
+            f"{path.name} is no model of a table",
+            f"give one ({', '.join(KINDS)}), or serve it beside this one: make add-model FROM=…",
+        )
     try:
         return KINDS[path.suffix](path)
     except UserError:

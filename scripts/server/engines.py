@@ -292,9 +292,13 @@ def lay_out_candidate(
     """Writes what the gate serves, and the requests that it sends."""
     with files.whole_folder(CANDIDATE) as draft:
         lay_out(draft / "repository")
-        for model in pipeline.recipe.list_borrowed(layout.engine):
-            files.link_tree(live.REPOSITORY / model, draft / "repository" / model)
+        link_borrowed(pipeline, layout, draft / "repository")
         golden.save(draft / "questions.npz", [*pipeline.recipe.golden(made), *more])
+
+
+def link_borrowed(pipeline: Pipeline, layout: Layout, repository: Path) -> None:
+    for model in pipeline.recipe.list_borrowed(layout.engine):
+        files.link_tree(live.REPOSITORY / model, repository / model)
 
 
 def judge_candidate(layout: Layout, pipeline: Pipeline, made: Workspace) -> list[Answer]:

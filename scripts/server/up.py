@@ -77,6 +77,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
                 "use PREPROCESS=python",
             )
         exposure.require_keys(settings)
+        require_lenders(main, engines.engine_for(stack))
         stack.prepare()
         _furnish(main)
         version = build_and_activate(stack, settings, main, seed, shared)

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
-from bundle_serving.pictures import Transform
 from scripts.artefacts.manifest import Manifest
 from scripts.artefacts.workspace import Workspace
 from scripts.base import console, files, lock
@@ -53,9 +52,12 @@ FINAL_ROUNDS = 3
 def main() -> int:
     asked, settings = arguments.load(), Settings.load()
     goal, seconds = Goal(asked.latency_ms), 60 * asked.minutes
+    main = pipelines.main()
     if not pipelines.find_asked_pipeline().is_main:
         raise UserError("make tune measures the main pipeline alone", "omit MODEL")
-    settings = fill_from_version(settings, pipelines.main(), serving(pipelines.main()))
+    if main.recipe.network_model(CPU) is None:
+        raise UserError(f"{main.name} has no network to be tuned", "measure it: make bench")
+    settings = fill_from_version(settings, main, serving(main))
     server = state.load()
     name, why = flavour.serving_or_chosen(settings, server)
     console.note(f"flavour {name}: {why}")
@@ -98,22 +100,24 @@ def stop_meanwhile(server: State | None) -> Iterator[None]:
 def tune(stack: Stack, settings: Settings, goal: Goal, seconds: float) -> int:
     stack.prepare()
     made = prove_precisions(stack, settings)
-    manifest = made[settings.precision].manifest
-    pictures = photos.read_or_draw(arguments.load().images, Transform(**manifest.transform))
+    main, proved = pipelines.main(), made[settings.precision]
+    manifest = proved.manifest
+    inputs = photos.choose_inputs(main.recipe, proved, arguments.load().images)
     scratch = HERE / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
 
     def lay_out_candidate(candidate: Candidate, target: Path) -> None:
         how = layout(settings.replace_with(**candidate.settings), CPU)
-        lay_out(pipelines.main(), made[candidate.precision], how, target)
+        lay_out(main, made[candidate.precision], how, target)
+        engines.link_borrowed(main, how, target)
 
     start = as_it_is(settings)
     console.note(f"goal: {goal}, of {manifest.describe()}; {seconds / 60:g} minutes")
     console.note(f"current settings: {start}")
     began = time.monotonic()
     analyzer = at_hand(State(stack.flavour, "", settings.values), scratch)
-    asked = stack, pipelines.main().ensemble, lay_out_candidate, goal
-    with Arena(*asked, settings.cores, pictures, analyzer, HERE) as arena:
+    asked = stack, main.ensemble, lay_out_candidate, goal
+    with Arena(*asked, settings.cores, inputs, analyzer, HERE) as arena:
 
         def time_is_left() -> bool:
             """Enough for one more comparison and the final one, which counts."""
@@ -121,7 +125,9 @@ def tune(stack: Stack, settings: Settings, goal: Goal, seconds: float) -> int:
             console.note(f"{max(0, left):.0f} s of the search left")
             return left > arena.duel_seconds * (1 + FINAL_ROUNDS / ROUNDS)
 
-        search = axes(settings.cores, list(made), in_one_step(settings.steps, CPU))
+        decodes = "preprocessing" in main.recipe.model_names
+        in_one = in_one_step(settings.steps, CPU) or not decodes
+        search = axes(settings.cores, list(made), in_one)
         best = descend(start, search, arena.beats, time_is_left)
         if best != start:
             console.note(f"final comparison: {best} against the current settings")
@@ -132,20 +138,22 @@ def tune(stack: Stack, settings: Settings, goal: Goal, seconds: float) -> int:
 def prove_precisions(stack: Stack, settings: Settings) -> dict[str, Workspace]:
     """The precisions that may be served, each with what its check needs; the first is the current
     one. Others are tried only with PRECISION=auto."""
-    chosen = settings.precision
+    chosen, main = settings.precision, pipelines.main()
     made = {chosen: Workspace(HERE / chosen)}
-    if seed := serving(pipelines.main()):
+    if seed := serving(main):
         files.link_tree(seed.folder, made[chosen].folder)
-    engines.export(stack, settings, pipelines.main(), made[chosen])
-    engines.prove(stack, settings, pipelines.main(), made[chosen])
+    engines.export(stack, settings, main, made[chosen])
+    engines.prove(stack, settings, main, made[chosen])
     others = ("int8", "fp32") if chosen == "auto" else ()
     for other in others:
-        if other == made[chosen].decision["precision"]:
+        asked = settings.replace_with(PRECISION=other)
+        has_it = main.recipe.computes_in(asked) == other
+        if other == made[chosen].decision["precision"] or not has_it:
             continue
         try:
             tried = Workspace(HERE / other)
             files.link_tree(made[chosen].folder, tried.folder)
-            engines.prove(stack, settings.replace_with(PRECISION=other), pipelines.main(), tried)
+            engines.prove(stack, asked, main, tried)
             made[other] = tried
         except AlreadyReported:
             console.note(f"{other} is skipped")

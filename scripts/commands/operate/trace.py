@@ -21,10 +21,15 @@ from scripts.settings import pictures
 
 
 def main() -> int:
+    pipeline = pipelines.find_asked_pipeline()
+    if pipeline.recipe.asked_about != "IMG":
+        raise UserError(
+            f"make trace asks about a picture, which {pipeline.name} does not take",
+            "the times of all requests are in the log: make logs",
+        )
     file = Path(pictures.one(os.environ.get("IMG", ""), "trace"))
     if not file.is_file():
         raise UserError(f"{file} is not a file", "name one: make trace IMG=photo.jpg")
-    pipeline = pipelines.find_asked_pipeline()
     server = running(pipeline)
     trace = secrets.token_hex(16)
     answer, found = ask_traced(server.http, pipeline.ensemble, file, trace)
