@@ -35,7 +35,7 @@ from scripts.repository.history import SHOWN
 from scripts.settings.settings import Settings
 from scripts.stacks import temporary
 from tests.end_to_end.test_drift import a_reference_outlives_the_server
-from tests.end_to_end.test_own_main import write_steps
+from tests.end_to_end.test_own_main import OTHERS, write_steps
 from tests.networks import draw_network
 from tests.plugin import require_docker
 from tests.project import Project, free_ports, picture, wait_until
@@ -386,7 +386,12 @@ def test_a_network_of_ones_own_with_its_steps_and_packages(place: Place, tmp_pat
         assert any(name.endswith("/packages/robins.py") for name in there), there
         with Client(url=project.http) as client:
             assert client.classify(picture()).labels[0].probability == 1
-        assert "is live" in project.made("history")
+        draw_network(tmp_path / "second.onnx", seed=1)
+        project.made("publish", WEIGHTS=f"{tmp_path}/second.onnx")
+        lenient = {"ANYWAY": "1", "WATCH_SECONDS": "1", "MAX_P99_RATIO": "1000"}
+        for command, number in (("rollout", 2), ("rollback", 1)):
+            assert f"version {number} is live" in project.made(command, **lenient)
+        assert not OTHERS.search(" ".join(place.remote("birds").list()))
     finally:
         project.make("down")
 
