@@ -20,6 +20,7 @@ from scripts.artefacts.drawn.drawings import drawing
 from scripts.artefacts.drawn.things import NAMES
 from scripts.artefacts.manifest import Torchvision
 from scripts.steps import networks
+from scripts.steps.vision import torchvision
 from tests.end_to_end.test_together import counted
 from tests.project import Project, error_lines, picture
 
@@ -129,6 +130,38 @@ def test_labels_in_another_order_are_found(drawn: Project, labelled: Path, tmp_p
     (written,) = re.findall(r"in (build/eval/\S+/labels.txt)", output)
     shifted = (drawn.path / written).read_text().splitlines()
     assert shifted == [LABELS[(number + 3) % len(LABELS)] for number in range(len(LABELS))]
+
+
+@pytest.mark.long
+def test_photos_are_called_what_pytorch_calls_them(
+    drawn: Project, assets: Path, tmp_path: Path
+) -> None:
+    """Parts of labelled photos, asked of a network with real weights."""
+    for label, name in ((504, "mug.jpg"), (817, "car.jpg"), (23, "vulture.jpeg")):
+        (tmp_path / "val" / str(label)).mkdir(parents=True)
+        photo = Image.open(assets / "images" / name).convert("RGB")
+        photo.thumbnail((480, 480))
+        for number in range(8):
+            left, up = number * photo.width // 16, number * photo.height // 20
+            part = photo.crop((left, up, photo.width - left // 2, photo.height - up // 3))
+            part.save(tmp_path / "val" / str(label) / f"{number}.png")
+    weights = str(assets / "weights" / "mobilenet_v2_imagenet.safetensors")
+    network = torchvision.models.mobilenet_v2()
+    network.load_state_dict(load_file(weights))
+    prepare = torchvision.models.MobileNet_V2_Weights.IMAGENET1K_V1.transforms()
+    right = 0
+    with torch.inference_mode():
+        for path in tmp_path.glob("val/*/*.png"):
+            scores = network.eval()(prepare(Image.open(path))[None])
+            right += int(scores.argmax()) == int(path.parent.name)
+    given = {"ARCH": "mobilenet_v2", "WEIGHTS": weights, "PRECISION": "fp32"}
+    drawn.made("add-model", NAME="photos", **given)
+    val = str(tmp_path / "val")
+    found = json.loads(drawn.made("eval", MODEL="photos", EVAL=val, JSON="1"))
+    assert 8 < right < 24, "some are hard"
+    assert found["right"]["value"] == right / 24
+    assert (found["original"]["what"], found["original"]["same_answers"]) == ("PyTorch", 24)
+    drawn.made("remove-model", NAME="photos")
 
 
 def spoil(weights: Path, out: Path, noise: float) -> Path:
