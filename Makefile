@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help version can-measure demo doctor up classify ask add-model remove-model sentiment \
-	bench rivals torture tune keys publish rollout rollback history eval status models load unload \
+	bench rivals torture tune keys publish rollout shadow rollback history eval status models load unload \
 	logs scale drift trace \
 	down images prune clean check test test-all test-changed test-rare pins lint prove
 
@@ -94,6 +94,9 @@ publish: $(LAYER)/tools ## Build a new version while the live one serves (ARCH=,
 
 rollout: $(LAYER)/tools ## Switch to it with no downtime; roll back automatically (CANARY=10, VERSION=3)
 	$(RUN) versions.rollout
+
+shadow: $(LAYER)/tools ##+ Ask a version copies of real requests, unseen (VERSION=3, SHARE=10, MINUTES=5)
+	$(RUN) versions.shadow
 
 rollback: $(LAYER)/tools ## Return to the previous version, with no downtime
 	$(RUN) versions.rollback

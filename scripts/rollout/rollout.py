@@ -17,6 +17,7 @@ from scripts.artefacts import samples
 from scripts.artefacts.samples import MOST_PICTURES
 from scripts.base import console, interrupts, lock
 from scripts.base.errors import UserError
+from scripts.recipes.layout import Layout
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, evaluations, history, live
 from scripts.repository.archive import Version
@@ -110,11 +111,18 @@ def find_running_server(pipeline: Pipeline) -> Up:
     return found
 
 
-def switch_to(
-    target: int, how: str, up_now: Up, canary: float | None = None, judge_labels: bool = True
-) -> None:
-    """Ends with the new version live, or with the old one and the reason. A rollback is not judged
-    by its labels: they may be the reason for it."""
+@dataclass(frozen=True)
+class Proved:
+    """A version that answers as it should, on a server of its own."""
+
+    new: Version
+    layout: Layout
+    questions: Sequence[Question]
+    answers: Sequence[Answer]
+    contest: Contest | None
+
+
+def prove(up_now: Up, target: int, how: str, judge_labels: bool) -> Proved:
     old = up_now.version
     new = archive.load(old.pipeline, target)
     served_with = up_now.server.settings_at_start.fill_from(new.settings)
@@ -124,8 +132,8 @@ def switch_to(
         require_trained(old, new)
     contest = _prepare_contest(up_now, new) if judge_labels else None
     console.note(f"{how}: {old.describe()} -> {new.describe()}")
-    recipe, many = new.pipeline.recipe, up_now.stack.many
     questions = _many_questions(up_now.settings, new)
+    golden = len(new.pipeline.recipe.golden(new.workspace))
     memory, answers = engines.prove_served(
         up_now.stack,
         up_now.settings.start_timeout,
@@ -133,16 +141,29 @@ def switch_to(
         new.pipeline,
         new.workspace,
         partial(layouts.lay_out, new, layout),
-        questions[len(recipe.golden(new.workspace)) :] if many else (),
+        questions[golden:] if up_now.stack.many else (),
     )
     require_room(memory, up_now.stack.room(), new)
+    return Proved(new, layout, questions, answers, contest)
+
+
+def switch_to(
+    target: int, how: str, up_now: Up, canary: float | None = None, judge_labels: bool = True
+) -> None:
+    """Ends with the new version live, or with the old one and the reason. A rollback is not judged
+    by its labels: they may be the reason for it."""
+    proved = prove(up_now, target, how, judge_labels)
+    old, new = up_now.version, proved.new
+    recipe, many = new.pipeline.recipe, up_now.stack.many
     up_now.shared.record(history.BEGINS, target, how)
     switch: Switching
     if many:
-        switch = many.make_switch(up_now, new, answers, contest)
+        switch = many.make_switch(up_now, new, proved.answers, proved.contest)
     else:
-        switch = InPlace(up_now.control, layout.engine, old, new, up_now.shared, up_now, contest)
-    stream = Stream(up_now.server.http, recipe.ensemble, questions, recipe.gist, serves=old.number)
+        switch = InPlace.make(up_now, proved)
+    stream = Stream(
+        up_now.server.http, recipe.ensemble, proved.questions, recipe.gist, serves=old.number
+    )
     # The answers of untrained weights mean nothing; and who rolls back is in a hurry.
     judge_labels = judge_labels and not is_untrained(old)
     least = up_now.settings.min_agreement if judge_labels else 0
@@ -176,6 +197,12 @@ class InPlace(Switch):
 
     running: Up
     contest: Contest | None  # on labelled data
+
+    @classmethod
+    def make(cls, up_now: Up, proved: Proved) -> InPlace:
+        engine, shared = proved.layout.engine, up_now.shared
+        versions = up_now.version, proved.new
+        return cls(up_now.control, engine, *versions, shared, up_now, proved.contest)
 
     def carry_out(self, stream: Stream, canary: float | None, least: float) -> str:
         seconds, max_p99_ratio = (

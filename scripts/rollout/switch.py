@@ -59,11 +59,14 @@ class Switch:
             self.control.load(model, serving_both(self._config(model), *numbers))
         self.share_with_clients(0)
 
-    def share_with_clients(self, percent: float) -> None:
-        """They read in the candidate's config how many requests they may send it."""
+    def share_with_clients(self, percent: float, copies: float = 0) -> None:
+        """The door reads in the candidate's config how many requests it gets, and how many copies;
+        our own client over gRPC, too."""
         candidate = pin_steps(self._config(self.pipeline), self.new.models)
         candidate.name = self.candidate
         candidate.parameters["share"].string_value = f"{percent:g}"
+        if copies:
+            candidate.parameters["shadow"].string_value = f"{copies:g}"
         candidate.parameters["version"].string_value = str(self.new.number)
         # An ensemble needs a version folder, and a folder needs a file.
         files = {"1/none": b"none"}

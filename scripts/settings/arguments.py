@@ -76,6 +76,13 @@ class Arguments:
     )
 
     canary = whole_or_none("Percentage of requests that go to the candidate first.", most=99)
+    share = whole_or_none("Percentage of requests of which a shadow gets copies.", most=100)
+    shadow = Setting(
+        "",
+        _duration,
+        "a time such as 90s, 10m or 1h",
+        "How long a rollout begins with copies.",
+    )
     anyway = flag(
         "Roll out even an untrained candidate, or one that hardly agrees with the live version."
     )
@@ -90,7 +97,7 @@ class Arguments:
     latency_ms = number_or_none(
         "The latency that 95% of the answers must meet (make tune), or 99% (make monitoring)."
     )
-    minutes = number("5", "How long to search, or to compare, in minutes.")
+    minutes = number("5", "How long to search, to compare, or to copy requests, in minutes.")
 
     stop = flag("Stop the running server during the search.")
 

@@ -34,11 +34,13 @@ from bundle_door.paths.routes import (
     of_drift,
     of_keys,
     of_plain_questions,
+    of_shadows,
     of_streams,
     of_totals,
     of_triton,
     open_to_all,
 )
+from bundle_door.paths.shadowing import Shadowing
 from bundle_door.requests import Request
 from bundle_door.room import Room
 from bundle_door.served import Served
@@ -234,6 +236,7 @@ def service_of(
     ]
     observed.drift.is_there = served.is_there
     routes += [*of_drift(observed.drift, served.look), *of_totals(observed.totals)]
+    routes += of_shadows(observed)
     routes += PageData(settings.run_dir, served, observed, load, settings.limits).routes()
 
     return build_service(settings, routes, load, observed, served, log)
@@ -255,8 +258,12 @@ def build_service(
         if status >= 400 and method == "POST" and not note.is_own:
             observed.refusal(status, HTTP)
 
+    shadowing = Shadowing(observed, load)
     return Service(
-        [measure_route(share_route(route, observed, served), observed, served) for route in routes],
+        [
+            measure_route(share_route(route, observed, served, shadowing), observed, served)
+            for route in routes
+        ],
         load,
         settings.admin_key,
         settings.exposure.origins,
@@ -272,6 +279,8 @@ def take_told(observed: Observed, keys: Keys | None, told: Told) -> None:
         observed.request(*request)
     for status in told.refusals:
         observed.refusal(status, HTTP)
+    for compared in told.compared:
+        observed.note_comparison(compared)
     for client, more in told.charges:
         if keys:
             keys.charge(client, more)

@@ -49,6 +49,8 @@ class Candidate(msgspec.Struct, frozen=True):
     model: str
     version: str
     share: float
+    # And copies of how many, unseen.
+    shadow: float = 0.0
 
 
 class Served:
@@ -73,9 +75,11 @@ class Served:
             self._known = await self._ask()
             self._versions = {each["model"]: each["version"] for each in self._known}
             self.candidates = {
-                each["of"]: Candidate(each["model"], each["version"], each["share"])
+                each["of"]: Candidate(
+                    each["model"], each["version"], each["share"] or 0.0, each["shadow"] or 0.0
+                )
                 for each in self._known
-                if each["candidate"] and each["share"]
+                if each["candidate"] and (each["share"] or each["shadow"])
             }
         return self._known
 
@@ -178,7 +182,10 @@ class Served:
             "main": of == find_main(),
             "kind": kind,
             "candidate": name != of,
-            "share": float(parameters["share"]) if "share" in parameters else None,
+            **{
+                name: float(parameters[name]) if name in parameters else None
+                for name in ("share", "shadow")
+            },
             "version": parameters.get("version") or live_version(history.get(of, [])) or "1",
             "input": config.input[0].name,
             "output": config.output[0].name,

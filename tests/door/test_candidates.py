@@ -19,6 +19,7 @@ from bundle_door.paths.candidates import (
     SESSION_ID,
     is_chosen,
 )
+from bundle_door.paths.shadowing import ANSWER_S
 from bundle_door.requests import Request
 from bundle_door.served import Candidate
 from bundle_serving.address import Address
@@ -186,3 +187,38 @@ def test_a_form_is_charged_once_however_often_it_is_tried() -> None:
     for more in (3, 3, 0):
         charge_once(Keys(), note, more)
     assert charged == [("ann", 3)]
+
+
+def test_copies_go_to_the_candidate_and_nobody_notices(server: Behind, tmp_path: Path) -> None:
+    goes_on = tmp_path / "goes on"
+    picture = PICTURE + str(goes_on).encode()
+    control(server, "stuck", "load", {})
+    shadow = {"share": "0", "shadow": "100", "version": "9"}
+
+    def count_copies() -> dict[str, int]:
+        told = json.loads(server.ask("GET", "/v2/shadows", headers={ADMIN_KEY: KEY})[2])
+        return next((each["counts"] for each in told if each["version"] == "9"), {})
+
+    with loaded(server, "shown"), loaded(server, "shown_candidate", "stuck", **shadow):
+        wait_until(lambda: classify(server, "") and count_copies(), "a copy")
+        before = asked_so_far(server)
+        began = time.monotonic()
+        answers = [classify(server, "", picture) for _ in range(5)]
+        assert answers == [(200, "", "shown")] * 5
+        assert time.monotonic() - began < ANSWER_S  # though the candidate does not answer
+        goes_on.touch()
+        wait_until(lambda: count_copies().get("differs", 0) >= 4, "the copies")
+        told = json.loads(server.ask("GET", "/v2/shadows", headers={ADMIN_KEY: KEY})[2])
+        (change,) = told[0]["changes"]
+        assert change["live"] != change["candidate"] and len(change["ids"]) >= 4
+        assert asked_so_far(server) == before + 5
+        metrics = server.ask("GET", "/metrics", connection=server.connection(server.metrics_port))[
+            2
+        ].decode()
+        assert 'bundle_shadow_copies_total{pipeline="shown_candidate",version="9"' in metrics
+
+
+def asked_so_far(server: Behind) -> int:
+    """Of all pipelines, as the page counts."""
+    series = json.loads(server.ask("GET", "/page/live.json")[2])["series"]
+    return sum(each["asked"] for each in series)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import re
@@ -23,6 +24,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from benchmark.rollouts import clients
 from bundle_client import Client
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
+from scripts.artefacts.picture import mug
 from scripts.base import files
 from tests.plugin import require_docker
 from tests.project import (
@@ -212,6 +214,29 @@ def hits(project: Project) -> float:
     with urllib.request.urlopen(url) as answer:
         text = answer.read().decode()
     return sum(map(float, re.findall(r"^bundle_cache_hits_total\{.*\} (.*)$", text, re.M)))
+
+
+def test_copies_tell_what_a_version_would_have_answered(own_program: Project) -> None:
+    """Nobody sees it, and it goes; a rollout that begins with it stops, where no proof saw why."""
+    first, alike = serving(own_program), published(own_program, MAX_MEGAPIXELS="40")
+    copies = {"SHARE": "100", "MINUTES": "0.1", "VERSION": str(alike)}
+    with nobody_waits_in_vain(own_program, pause=0.1):
+        output = own_program.made("shadow", **copies)
+    assert re.search(rf"version {alike}, unseen: [1-9][0-9,]* copies, 0 differ, 0 failed", output)
+    assert serving(own_program) == first
+    assert f"version {alike} tried unseen" in own_program.made("history")
+
+    drawing = io.BytesIO()
+    mug().save(drawing, "JPEG")  # which the clients send
+    size = len(drawing.getvalue())
+    fails = f"        assert {size} not in [array(each, 'INPUT_0').size for each in requests]\n"
+    another_program(own_program, AT_EVERY_PICTURE, fails + AT_EVERY_PICTURE)
+    other = published(own_program)
+    with nobody_waits_in_vain(own_program, pause=0.1):
+        refused = own_program.make("rollout", VERSION=str(other), SHADOW="6s")
+    (line,) = error_lines(refused.stderr)
+    assert re.search(r"version \d+ is rejected: ([0-9,]+) of \1 copies of requests failed", line)
+    assert serving(own_program) == first
 
 
 def test_no_way_back_and_nothing_to_roll_out(local: Project) -> None:

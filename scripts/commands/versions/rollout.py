@@ -3,6 +3,7 @@
     make rollout              check it on a separate server, try it beside the live one, switch
     make rollout VERSION=3    switch to version 3
     make rollout CANARY=10    first send it 10% of the requests for a while
+    make rollout SHADOW=10m   first ask it copies of all requests for ten minutes, unseen
     make rollout MODEL=birds  for another pipeline
 
     make rollout EVAL=val     judge it by labelled data; later ones are judged by it too
@@ -19,7 +20,7 @@ from __future__ import annotations
 from scripts.base import console, lock
 from scripts.recipes import pipelines
 from scripts.repository import archive, history
-from scripts.rollout import rollout
+from scripts.rollout import rollout, shadow
 from scripts.settings import arguments
 
 
@@ -38,5 +39,8 @@ def main() -> int:
                 f"{up.version.describe()} is already live; make a new one with make publish"
             )
             return 0
+        if asked.shadow:
+            seen = shadow.try_unseen(target, up, asked.share or 100, asked.shadow)
+            shadow.require_alike(seen, target, 0 if asked.anyway else up.settings.min_agreement)
         rollout.switch_to(target, "rollout", up, canary, judge_labels=not asked.anyway)
     return 0

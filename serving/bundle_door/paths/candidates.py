@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from zlib import crc32
 
 from bundle_door.answers import Answer, Refused
-from bundle_door.note import address_of
+from bundle_door.note import Note, address_of, new_id
 from bundle_door.paths.measured import Observer
 from bundle_door.paths.routes import Handler, Route
+from bundle_door.paths.shadowing import Shadowing
 from bundle_door.requests import Request
 from bundle_door.served import Candidate, Served
 from bundle_door.watching.observed import HTTP
@@ -31,13 +32,13 @@ SLOWER, LEAST_S, RESTS_S = 3, 1.0, 5.0
 LAST_ANSWERS = 100
 
 
-def share_route(route: Route, observed: Observer, served: Served) -> Route:
+def share_route(route: Route, observed: Observer, served: Served, shadowing: Shadowing) -> Route:
     """What is asked of a model may be answered by its candidate; if that fails, by the model."""
     asks = route.asks
     if asks is None:
         return route
     handlers = {
-        method: Sharing(handler, asks, observed, served)
+        method: Sharing(handler, asks, observed, served, shadowing)
         for method, handler in route.handlers.items()
     }
     return replace(route, handlers=handlers)
@@ -46,9 +47,17 @@ def share_route(route: Route, observed: Observer, served: Served) -> Route:
 class Sharing:
     """A handler that may ask another model than the one it is asked for."""
 
-    def __init__(self, handler: Handler, asks: str, observed: Observer, served: Served) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        asks: str,
+        observed: Observer,
+        served: Served,
+        shadowing: Shadowing,
+    ) -> None:
         self._handler, self._asks = handler, asks
         self._observed, self._served = observed, served
+        self._shadowing = shadowing
         self._took: dict[str, deque[float]] = {}  # by the live models, while they have candidates
         self._rests_until: dict[Candidate, float] = {}
 
@@ -58,18 +67,41 @@ class Sharing:
         if candidate is None:
             return await self._handler(request, named)
         is_meant = request.is_own or named["version"] or LIVE_ONLY in request.headers
-        if is_meant or not is_chosen(request, candidate) or self._rests(candidate):
+        if is_meant:
             return await self._ask_live(model, request, named)
+        if not is_chosen(request, candidate) or self._rests(candidate):
+            began = time.monotonic()
+            answer = await self._ask_live(model, request, named)
+            if is_good(answer) and is_picked(request, candidate):
+                self._copy(candidate, request, named, answer, time.monotonic() - began)
+            return answer
         began = time.monotonic()
-        if answer := await self._ask_candidate(model, candidate, request, named):
+        given = await self._ask_candidate(model, candidate, request, named)
+        if given:
             request.note.answered_by = candidate.model
-            return replace(answer, headers={**answer.headers, ANSWERED_BY: candidate.version})
+            return replace(given, headers={**given.headers, ANSWERED_BY: candidate.version})
         took = time.monotonic() - began
         answer = await self._ask_live(model, request, named)
         if is_good(answer):  # so that it was the candidate's fault
             series = (candidate.model, candidate.version, HTTP)
             self._observed.request(series, 500, took)
         return answer
+
+    def _copy(
+        self,
+        candidate: Candidate,
+        request: Request,
+        named: Mapping[str, str],
+        answer: Answer,
+        took: float,
+    ) -> None:
+        copy, path = ask_instead(candidate, request, named)
+        copy.note = Note(new_id(), is_own=True)
+
+        def ask() -> Awaitable[Answer]:
+            return self._handler(copy, path)
+
+        self._shadowing.offer(candidate, ask, answer, took, request.size, request.note.id)
 
     async def _ask_live(self, model: str, request: Request, named: Mapping[str, str]) -> Answer:
         began = time.monotonic()
@@ -82,11 +114,7 @@ class Sharing:
         self, model: str, candidate: Candidate, request: Request, named: Mapping[str, str]
     ) -> Answer | None:
         """None where it gives none, or not in time."""
-        named = dict(named)
-        if named["model"]:
-            named["model"] = candidate.model
-        else:
-            request = replace(request, query={**request.query, "model": candidate.model})
+        request, named = ask_instead(candidate, request, named)
         seconds = max(LEAST_S, SLOWER * max(self._took.get(model, [0.0])))
         try:
             async with asyncio.timeout(seconds):
@@ -106,6 +134,15 @@ class Sharing:
         return time.monotonic() < self._rests_until.get(candidate, 0.0)
 
 
+def ask_instead(
+    candidate: Candidate, request: Request, named: Mapping[str, str]
+) -> tuple[Request, Mapping[str, str]]:
+    """The same question to the candidate."""
+    if named["model"]:
+        return replace(request), {**named, "model": candidate.model}
+    return replace(request, query={**request.query, "model": candidate.model}), named
+
+
 def is_good(answer: Answer) -> bool:
     return answer.status < 400 and answer.is_whole
 
@@ -114,5 +151,14 @@ def is_chosen(request: Request, candidate: Candidate) -> bool:
     """Always the same for a session, else a key, else an address; for another version, others."""
     headers = request.headers
     who = headers.get(SESSION_ID) or request.note.client or address_of(headers)
-    part = crc32(f"{candidate.model} {candidate.version} {who}".encode()) % PARTS
-    return part < candidate.share * PARTS / 100
+    return _draw(f"{candidate.model} {candidate.version} {who}") < candidate.share
+
+
+def is_picked(request: Request, candidate: Candidate) -> bool:
+    """For a copy, whoever asks."""
+    return _draw(request.note.id) < candidate.shadow
+
+
+def _draw(text: str) -> float:
+    """From 0 to 100, always the same for a text."""
+    return crc32(text.encode()) % PARTS * 100 / PARTS

@@ -17,12 +17,14 @@ from bundle_door.requests import Request
 from bundle_door.served import Served
 from bundle_door.triton import status_of
 from bundle_door.watching.observed import GRPC, HTTP, Series
+from bundle_door.watching.shadows import Compared
 
 
 class Observer(Protocol):
     def request(self, series: Series, status: int, seconds: float) -> None: ...
 
     def refusal(self, status: int, protocol: str) -> None: ...
+    def note_comparison(self, compared: Compared) -> None: ...
 
 
 def measure_route(route: Route, observed: Observer, served: Served) -> Route:

@@ -15,6 +15,7 @@ from bundle_door.paths.plain import SENTIMENT, PlainQuestions
 from bundle_door.requests import Request
 from bundle_door.streams import Streams
 from bundle_door.watching.drift import Drift
+from bundle_door.watching.observed import Observed
 from bundle_serving.address import BALANCED
 from bundle_serving.process.main_pipeline import find_main
 
@@ -103,6 +104,17 @@ def of_totals(totals: Callable[[], object]) -> list[Route]:
         return as_json(totals())
 
     return [for_the_admin("/v2/answered", GET=read)]
+
+
+def of_shadows(observed: Observed) -> list[Route]:
+    async def read(request: Request, named: Mapping[str, str]) -> Answer:
+        return as_json(observed.tell_shadows())
+
+    async def begin(request: Request, named: Mapping[str, str]) -> Answer:
+        observed.shadows.clear()
+        return await read(request, named)
+
+    return [for_the_admin("/v2/shadows", GET=read, POST=begin)]
 
 
 def of_documents(documents: Mapping[str, Answer]) -> list[Route]:

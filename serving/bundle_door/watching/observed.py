@@ -13,6 +13,7 @@ from typing import Any
 from bundle_door.watching.drift import Drift
 from bundle_door.watching.measures import SECONDS, Counter, Family, Gauge, Histogram, quantile
 from bundle_door.watching.references import References
+from bundle_door.watching.shadows import Compared, Shadow
 from bundle_door.watching.steps import Report
 
 # The page shows so much, in slots of so many seconds.
@@ -205,6 +206,12 @@ class Observed:
         self.classes = Counter(
             "bundle_answer_class_total", "Answers by their likeliest class", (*step, "class")
         )
+        self.copies = Counter(
+            "bundle_shadow_copies_total",
+            "Copies of requests that a candidate was to answer, beside the live version",
+            ("pipeline", "version", "outcome"),
+        )
+        self.shadows: dict[tuple[str, str], Shadow] = {}
         self.drift = Drift(self.classes, SHARES, references)
         self.recent = Recent()
         self.errors: deque[dict[str, Any]] = deque(maxlen=MOST_ERRORS)
@@ -226,6 +233,14 @@ class Observed:
 
     def refusal(self, status: int, protocol: str) -> None:
         self.refused.add(WHY.get(status, "other"), protocol)
+
+    def note_comparison(self, compared: Compared) -> None:
+        candidate = compared.model, compared.version
+        self.copies.add(*candidate, compared.outcome)
+        self.shadows.setdefault(candidate, Shadow()).add(compared)
+
+    def tell_shadows(self) -> list[dict[str, Any]]:
+        return [shadow.as_json(*candidate) for candidate, shadow in sorted(self.shadows.items())]
 
     def report(self, report: Report) -> None:
         step = (report.model, report.version)

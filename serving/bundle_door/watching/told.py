@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from bundle_door.watching.observed import HTTP, Series
+from bundle_door.watching.shadows import Compared
 from bundle_door.watching.steps import Reading
 
 # What is told together.
@@ -29,9 +30,10 @@ class Told(msgspec.Struct):
     refusals: list[int] = []
     # What a client's request cost beyond the one that it was let in for.
     charges: list[tuple[str, int]] = []
+    compared: list[Compared] = []
 
     def __bool__(self) -> bool:
-        return bool(self.requests or self.refusals or self.charges)
+        return any((self.requests, self.refusals, self.charges, self.compared))
 
 
 class Teller:
@@ -49,6 +51,9 @@ class Teller:
 
     def charge(self, client: str, more: int) -> None:
         self._add(self._told.charges, (client, more))
+
+    def note_comparison(self, compared: Compared) -> None:
+        self._add(self._told.compared, compared)
 
     def _add(self, told: list[What], one: What) -> None:
         if len(told) < MOST_KEPT:

@@ -1,0 +1,32 @@
+"""Tries a version on copies of real requests, without anyone noticing.
+
+    make shadow VERSION=3              copies of one request in ten, for five minutes
+    make shadow VERSION=3 SHARE=100 MINUTES=60
+
+The live version answers, and once its answer has gone out, the candidate is asked the same: over
+HTTP, one copy at a time, and never while requests wait for a processor. Nothing else changes.
+"""
+
+from __future__ import annotations
+
+from scripts.base import lock
+from scripts.base.errors import UserError
+from scripts.recipes import pipelines
+from scripts.repository import archive, history
+from scripts.rollout import rollout, shadow
+from scripts.settings import arguments
+
+
+def main() -> int:
+    asked = arguments.load()
+    with lock.one_at_a_time():
+        up = rollout.find_running_server(pipelines.find_asked_pipeline())
+        numbers = archive.numbers(up.version.pipeline)
+        published = history.waiting(history.read(up.version.pipeline))
+        target = int(asked.version) if asked.version else published or max(numbers)
+        if target == up.version.number:
+            raise UserError(
+                f"{up.version.describe()} is the live one", "make another with make publish"
+            )
+        shadow.try_unseen(target, up, asked.share or 10, 60 * asked.minutes)
+    return 0

@@ -1,0 +1,162 @@
+"""A version that answers copies of real requests beside the live one, and is seen by nobody."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bundle_serving.address import Address
+from bundle_serving.health import reason_not_to_trust
+from scripts.base import console, interrupts, lock, tables
+from scripts.base.errors import UserError
+from scripts.evaluation.sequential import CERTAINTY, count_share, find_lower_bound, find_upper_bound
+from scripts.repository import history
+from scripts.rollout.preflight import STAYS
+from scripts.rollout.rollout import InPlace, Refused, Up, prove
+from scripts.server.triton import triton_api
+
+LOOK_S = 1.0
+# How often it looks whether the server is well, which its keeper leaves alone meanwhile.
+WELL_S = 5.0
+MOST_SHOWN = 10
+# As the door names them.
+OUTCOMES = "same", "differs", "failed", "left out"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Of the copies so far."""
+
+    same: int = 0
+    differ: int = 0
+    failed: int = 0
+    left_out: int = 0
+    moved: float = 0.0
+    changes: Sequence[dict[str, Any]] = ()
+    seconds: Sequence[tuple[float, float]] = ()
+
+    @classmethod
+    def read(cls, address: Address, version: int) -> Seen:
+        for told in triton_api.get(address, "/shadows"):
+            if told["version"] == str(version):
+                counts = told["counts"]
+                same, differ, failed, left_out = (counts.get(name, 0) for name in OUTCOMES)
+                moved, changes, seconds = told["moved"], told["changes"], told["seconds"]
+                return cls(same, differ, failed, left_out, moved, changes, seconds)
+        return cls()
+
+    @property
+    def answers(self) -> int:
+        return self.same + self.differ
+
+    @property
+    def copies(self) -> int:
+        return self.answers + self.failed
+
+    def __str__(self) -> str:
+        left = f", {self.left_out:,} left out" if self.left_out else ""
+        return f"{self.copies:,} copies, {self.differ:,} differ, {self.failed:,} failed{left}"
+
+    def describe(self) -> str:
+        """With bounds that hold whenever it ends."""
+        if not self.copies:
+            return f"no request was copied{self._why_none()}"
+        differ = count_share(self.differ, max(self.answers, 1))
+        low, high = find_lower_bound(differ), find_upper_bound(differ)
+        failed = find_upper_bound(count_share(self.failed, self.copies))
+        return (
+            f"{self}; with {100 * CERTAINTY:g}% certainty between {100 * low:.1f}% and"
+            f" {100 * high:.1f}% of the answers differ, and at most {100 * failed:.1f}% fail"
+        )
+
+    def _why_none(self) -> str:
+        if self.left_out:
+            return f": the server was busy, and {self.left_out:,} copies were left out"
+        return ": nobody asked over HTTP"
+
+    def find_objection(self, least_percent: float) -> str | None:
+        if self.failed:
+            return f"{self.failed:,} of {self.copies:,} copies of requests failed"
+        agree = find_upper_bound(count_share(self.same, max(self.answers, 1)))
+        if self.answers and 100 * agree < least_percent:
+            return f"{self.describe()}, but MIN_AGREEMENT requires {least_percent:g}% alike"
+        return None
+
+
+def try_unseen(target: int, up_now: Up, percent: float, seconds: float) -> Seen:
+    """Ends with the old version alone, whatever was seen."""
+    if up_now.stack.many:
+        raise UserError(
+            "copies are made by the door of one server, and here are several",
+            "send the version a share of the requests: make rollout CANARY=10",
+        )
+    proved = prove(up_now, target, history.SHADOW, judge_labels=False)
+    switch = InPlace.make(up_now, proved)
+    up_now.shared.record(history.BEGINS, target, history.SHADOW)
+    seen, why = Seen(), ""
+    with lock.hands_off():
+        try:
+            switch.load_beside()
+            seen = watch_copies(switch, percent, seconds)
+        except BaseException as fault:
+            why = history.INTERRUPTED if isinstance(fault, KeyboardInterrupt) else str(fault)
+            raise
+        finally:
+            with interrupts.ignore_interrupts():
+                switch.back()
+                note = why or seen.describe()
+                up_now.shared.record(history.STAYED, target, history.SHADOW, note)
+    show(seen, target)
+    return seen
+
+
+def watch_copies(switch: InPlace, percent: float, seconds: float) -> Seen:
+    """With Ctrl-C it ends early."""
+    server = switch.running.server
+    triton_api.post(server.http, "/shadows")
+    switch.share_with_clients(0, copies=percent)
+    seen, looked = Seen(), time.monotonic()
+    what = f"{switch.new.title} answers copies of {percent:g}% of the requests"
+    try:
+        with console.waiting(f"{what}, for {seconds:g} s (Ctrl-C: end)") as waiting:
+            while waiting.seconds < seconds:
+                time.sleep(LOOK_S)
+                seen = Seen.read(server.http, switch.new.number)
+                waiting.show(str(seen))
+                if time.monotonic() > looked + WELL_S:
+                    if reason := reason_not_to_trust(server.http, switch.pipeline):
+                        raise UserError(f"the live version does not answer ({reason})", STAYS)
+                    looked = time.monotonic()
+    except KeyboardInterrupt:
+        console.note("ended early")
+    finally:
+        switch.share_with_clients(0)
+    return seen
+
+
+def require_alike(seen: Seen, target: int, least_percent: float) -> None:
+    """For a rollout that begins with it."""
+    if reason := seen.find_objection(least_percent):
+        raise Refused(target, reason, STAYS)
+
+
+def show(seen: Seen, target: int) -> None:
+    console.say(f"version {target}, unseen: {seen.describe()}")
+    if seen.answers:
+        times = 1000 * np.array(seen.seconds)
+        (live, candidate), (late, late_too) = np.percentile(times, [50, 99], axis=0)
+        console.note(
+            f"live: p50 {live:.0f} ms, p99 {late:.0f} ms; candidate, one copy at a time:"
+            f" {candidate:.0f} ms, {late_too:.0f} ms; its probabilities moved by"
+            f" {100 * seen.moved / seen.answers:.1f} points"
+        )
+    rows = [
+        (str(each["count"]), each["live"], each["candidate"] or "no answer", ", ".join(each["ids"]))
+        for each in seen.changes[:MOST_SHOWN]
+    ]
+    if rows:
+        tables.show("rlll", ("times", "live", "candidate", "requests"), rows)

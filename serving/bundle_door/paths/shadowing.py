@@ -1,0 +1,79 @@
+"""Asks a candidate copies of real requests after their answers have gone out: nobody sees its
+answers, and no request waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+
+from bundle_door.answers import Answer, Refused
+from bundle_door.limits import Load
+from bundle_door.paths.measured import Observer
+from bundle_door.served import Candidate
+from bundle_door.watching.shadows import DIFFERS, FAILED, LEFT_OUT, SAME, Compared, read_gist
+from bundle_serving.process.log_lines import log, log_traceback
+
+# Copies that wait, and their bytes; each so long, for a moment at which no request waits for a
+# processor. One at a time is asked, and has so long.
+MOST_WAITING, MOST_BYTES, WAITS_S, LOOK_S, ANSWER_S = 16, 32_000_000, 10.0, 0.02, 10.0
+IDLE = len(os.sched_getaffinity(0))
+
+Ask = Callable[[], Awaitable[Answer]]
+
+
+class Shadowing:
+    def __init__(self, observed: Observer, load: Load) -> None:
+        self._observed, self._load = observed, load
+        self._turn = asyncio.Lock()
+        self._copies: dict[asyncio.Task[None], int] = {}
+
+    def offer(
+        self, candidate: Candidate, ask: Ask, live: Answer, seconds: float, size: int, id: str
+    ) -> None:
+        """A request that was answered; it is asked again, unless the server is too busy."""
+        gist = read_gist(live)
+        if gist is None:
+            return
+        if len(self._copies) >= MOST_WAITING or sum(self._copies.values()) + size > MOST_BYTES:
+            self._leave_out(candidate)
+            return
+        task = asyncio.create_task(self._compare(candidate, ask, gist, seconds, id))
+        self._copies[task] = size
+        task.add_done_callback(self._copies.pop)
+
+    async def _compare(
+        self, candidate: Candidate, ask: Ask, live: tuple[str, float], seconds: float, id: str
+    ) -> None:
+        overdue = time.monotonic() + WAITS_S
+        async with self._turn:
+            while self._load.requests >= IDLE:
+                if time.monotonic() > overdue:
+                    self._leave_out(candidate)
+                    return
+                await asyncio.sleep(LOOK_S)
+            began = time.monotonic()
+            found = await _ask_safely(candidate, ask)
+        times = seconds, time.monotonic() - began
+        told = Compared(candidate.model, candidate.version, FAILED, id, live[0], seconds=times)
+        if found:
+            told.outcome = SAME if found[0] == live[0] else DIFFERS
+            told.candidate, told.moved = found[0], abs(found[1] - live[1])
+        self._observed.note_comparison(told)
+
+    def _leave_out(self, candidate: Candidate) -> None:
+        self._observed.note_comparison(Compared(candidate.model, candidate.version, LEFT_OUT))
+
+
+async def _ask_safely(candidate: Candidate, ask: Ask) -> tuple[str, float] | None:
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            answer = await ask()
+    except (Refused, TimeoutError):
+        return None
+    except Exception as fault:
+        log("door", f"an internal error with {candidate.model} in a copy of a request")
+        log_traceback(fault)
+        return None
+    return read_gist(answer) if answer.status < 400 else None
