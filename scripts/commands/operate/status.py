@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from bundle_serving.address import Address
@@ -55,9 +56,18 @@ def main() -> int:
         )
     if stack.many:
         stack.many.show()
+    else:
+        _show_shadows(known.http)
     if lost:  # what is open keeps working; nothing more can be opened
         console.note(f"warning: {lost}")
     return 0
+
+
+def _show_shadows(address: Address) -> None:
+    with suppress(UserError):  # an earlier door, which knows none
+        for tried in triton_api.get(address, "/shadows"):
+            counts = ", ".join(f"{count:,} {what}" for what, count in tried["counts"].items())
+            console.note(f"{tried['model']}, version {tried['version']}, copies: {counts}")
 
 
 def describe_shortly(known: State, version: Version) -> str:
