@@ -76,10 +76,12 @@ class Stream:
             if self._stop.wait(max(PAUSE_S, PAUSES * ms / 1000)):
                 return
             model, version = self.model, self.serves
-            owed += self.share
-            if self.candidate and owed >= 1:
+            candidate = self.candidate
+            # Nothing is owed to one that comes later.
+            owed += self.share if candidate else 0
+            if candidate and owed >= 1:
                 owed -= 1
-                model, version = self.candidate
+                model, version = candidate
             number = asked[version]
             question = number % len(self.questions)
             asked[version] += 1

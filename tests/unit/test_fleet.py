@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from bundle_serving.address import Address
 from scripts.rollout.fleet import Fleet
 from scripts.rollout.fleet_switch import FleetSwitch
 from scripts.rollout.rollout import Refused, Up
 from scripts.rollout.stream import Answer, Stream
 from scripts.rollout.verdict import Seen
+from tests.project import wait_until
 
 OLD, NEW = 1, 2
 SERVERS = ["10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"]
@@ -146,3 +151,28 @@ def test_a_judged_one_that_ends_is_a_refusal() -> None:
     fleet.replace_each = ends  # type: ignore[method-assign]
     with pytest.raises(Refused, match="one of its servers ended"):
         turn(fleet, Asked(well))
+
+
+def test_nothing_is_owed_to_a_version_that_comes_later() -> None:
+    """Or it alone would be asked at first, and be compared with nothing."""
+    with HTTPServer(("127.0.0.1", 0), Nobody) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = Address("127.0.0.1", server.server_port)
+        stream = Stream(address, "pipeline", [{}], lambda answer: "cat", serves=OLD, share=0.5)
+        with stream:
+            wait_until(lambda: stream.mark() > 30, "requests before")
+            mark, stream.candidate = stream.mark(), ("pipeline", NEW)
+            wait_until(lambda: stream.mark() > mark + 20, "requests beside")
+        asked = Counter(each.version for each in stream.answers_since(mark))
+        server.shutdown()
+    assert asked[OLD] > 6 and asked[NEW] > 6
+
+
+class Nobody(BaseHTTPRequestHandler):
+    """Refuses every request."""
+
+    def do_POST(self) -> None:
+        self.send_error(404)
+
+    def log_message(self, *_: object) -> None:
+        pass
