@@ -4,8 +4,11 @@ deploy/kubernetes, with the secrets beside it."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import os
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -17,6 +20,7 @@ from bundle_serving.process import main_pipeline
 from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
 from bundle_serving.process.traces import ENDPOINT, Collector
 from extensions.kubernetes import pod_copies
+from extensions.kubernetes import settings as own
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
@@ -31,6 +35,7 @@ from scripts.stacks.containers import DockerStack
 SOURCE = ROOT / "deploy" / "kubernetes"
 TARGET = ROOT / "build" / "kubernetes"
 
+FLAVOUR = "kubernetes"
 SERVICE = "triton-bundle"
 CONTAINER = "/spec/template/spec/containers/0"
 # What the steps of compose.yaml take from the environment.
@@ -43,11 +48,16 @@ BUILT_WITH = (
 CLAIM = "build/"
 # Beside the live repository on S3.
 FOR_PODS = "kubernetes"
+PROOFS = "proofs"
+# Of base/deployment.yaml and the GPU's overlay.
+USUAL_CORES = 2
+NOTHING: Mapping[str, Path] = MappingProxyType({})
 UNITS = {"k": "Ki", "m": "Mi", "g": "Gi"}
 
 
-def write(settings: Settings, registry: str) -> Path:
-    """Returns the folder for `kubectl apply --kustomize`."""
+def write(settings: Settings, registry: str, proofs: Mapping[str, Path] = NOTHING) -> Path:
+    """Returns the folder for `kubectl apply --kustomize`. `proofs`: what each pod must answer
+    before it is asked, by ensemble; it loads them all."""
     on_gpu = settings.flavour == "gpu"
     # Others reach a pod, whatever BIND says of this machine.
     reached = settings.replace_with(BIND="0.0.0.0")
@@ -64,16 +74,41 @@ def write(settings: Settings, registry: str) -> Path:
         generators.append(
             _secret("tls", secrets, _certificate(reached) if shown.certificate else {})
         )
-        if elsewhere:
+        if elsewhere and not own.s3_role.value_in(settings):
             key = elsewhere.read_key()
             generators.append(_secret("s3", secrets, {"credentials": key}))
         written = _overlay(reached, registry, elsewhere, generators, plain=not shown.certificate)
+        _add_proofs(written, target, proofs)
         files.write(target / "kustomization.yaml", yaml.safe_dump(written, sort_keys=False))
+        # The secrets by themselves, for Helm, whose chart has none.
+        alone = {name: written[name] for name in ("apiVersion", "kind")}
+        alone["secretGenerator"] = [
+            each | {"files": [name.partition("/")[2] for name in each.get("files", ())]}
+            for each in generators
+        ]
+        text = yaml.safe_dump(alone, sort_keys=False)
+        files.write(secrets / "kustomization.yaml", text, 0o600)
+        values = _make_values(reached, written, elsewhere)
+        files.write(target / "values.yaml", yaml.safe_dump(values, sort_keys=False))
         if not elsewhere and has_job(settings):
             (target / "job").mkdir()
             job = yaml.safe_dump(_job(settings, registry), sort_keys=False)
             files.write(target / "job" / "kustomization.yaml", job)
     return TARGET
+
+
+def _add_proofs(written: dict[str, Any], target: Path, proofs: Mapping[str, Path]) -> None:
+    for ensemble, file in proofs.items():
+        (target / PROOFS).mkdir(exist_ok=True)
+        shutil.copyfile(file, target / PROOFS / f"{ensemble}.npz")
+    settings = written["configMapGenerator"][0]["literals"]
+    settings.append(
+        f"EXTRA_PIPELINES={' '.join(sorted(proofs.keys() - {pipelines.main().ensemble}))}"
+    )
+    named = [f"{PROOFS}/{ensemble}.npz" for ensemble in sorted(proofs)]
+    written["configMapGenerator"] += (
+        [{"name": f"{SERVICE}-proofs", "files": named}] if named else []
+    )
 
 
 def has_job(settings: Settings) -> bool:
@@ -151,10 +186,12 @@ def _overlay(
     plain: bool,
 ) -> dict[str, Any]:
     stack, on_gpu = DockerStack(settings), settings.flavour == "gpu"
+    role = own.s3_role.value_in(settings)
     memory = quantity(settings.gpu_memory if on_gpu else stack.memory_limit)
     environment = {name: settings[name] for name in (*names(DOOR), "CACHE_MB", "BIND")}
-    # On a volume it is noted in the repository, by the job too.
-    environment[main_pipeline.VARIABLE] = pipelines.main().ensemble if elsewhere else ""
+    # On a volume that a job fills it is noted in the repository.
+    known = elsewhere or settings.flavour == FLAVOUR
+    environment[main_pipeline.VARIABLE] = pipelines.main().ensemble if known else ""
     patches = [
         *_reaching(environment.get(ENDPOINT, ""), with_dns=elsewhere is not None),
         _replace_patch("Deployment", f"{CONTAINER}/resources/requests/memory", memory),
@@ -173,7 +210,10 @@ def _overlay(
         patches.append(
             _replace_patch("NetworkPolicy", "/spec/egress/1/ports/0/port", elsewhere.port)
         )
-    overlay = "gpu" if on_gpu else "s3" if elsewhere else "cpu"
+        if role:
+            environment |= {"AWS_ROLE_ARN": role, "AWS_REGION": _require_region()}
+    on_s3 = "s3-role" if role else "s3"
+    overlay = "gpu" if on_gpu else on_s3 if elsewhere else "cpu"
     above = Path("../../deploy/kubernetes")
     return {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -184,6 +224,37 @@ def _overlay(
         "configMapGenerator": [_merge_patch(f"{SERVICE}-settings", environment)],
         "secretGenerator": secrets,
         "patches": patches,
+    }
+
+
+def _make_values(
+    settings: Settings, written: dict[str, Any], elsewhere: Place | None
+) -> dict[str, Any]:
+    """The same for the Helm chart; a test compares what comes of them."""
+    stack, on_gpu = DockerStack(settings), settings.flavour == "gpu"
+    memory = quantity(settings.gpu_memory if on_gpu else stack.memory_limit)
+    literals = (each.partition("=") for each in written["configMapGenerator"][0]["literals"])
+    environment = {name: value for name, _, value in literals}
+    (image,) = written["images"]
+    exact = {"digest": image["digest"]} if "digest" in image else {"tag": image["newTag"]}
+    collector = environment.get(ENDPOINT, "")
+    cores = str(settings.cores if settings.cores and not on_gpu else USUAL_CORES)
+    return {
+        "image": {"repository": image["newName"], **exact},
+        "resources": {
+            "requests": {"cpu": cores, "memory": memory},
+            "limits": {"memory": memory, **({"nvidia.com/gpu": "1"} if on_gpu else {})},
+        },
+        "sharedMemory": quantity(stack.shm_size),
+        "gpu": on_gpu,
+        "settings": environment,
+        "tls": {"enabled": not written["components"]},
+        "s3": {
+            "repository": environment.get("REPOSITORY", ""),
+            "port": elsewhere.port if elsewhere else 443,
+            "role": environment.get("AWS_ROLE_ARN", ""),
+        },
+        "tracesPort": Collector.parse(collector).port if collector else 0,
     }
 
 
@@ -219,7 +290,8 @@ def _certificate(settings: Settings) -> dict[str, str]:
     """The user's own, or the one that is made for this machine and for the service."""
     certificates.place(settings)
     folder = exposure.FOLDER
-    if settings.tls_cert is None:
+    # Where commands of this machine ask pods, theirs is the one that `make cluster-up` makes.
+    if settings.tls_cert is None and settings.flavour != FLAVOUR:
         folder = TARGET.with_name(f"{TARGET.name}-tls")
         certificate.ensure(folder, [SERVICE, *prepare.names(settings.bind, settings.allowed_hosts)])
     return {name: (folder / name).read_text() for name in (CERTIFICATE, PRIVATE_KEY)}
@@ -241,12 +313,12 @@ def _place_copy(elsewhere: Place) -> str:
     before, and another version is another rollout, which can be undone."""
     if not live.REPOSITORY.is_dir():
         raise UserError("nothing is live here", "bring it up there first: make up")
-    remote, name = elsewhere.open(), _name_contents(live.REPOSITORY)
+    remote, name = elsewhere.open(), name_contents(live.REPOSITORY)
     copies = remote.place_beside(FOR_PODS)
     return pod_copies.write(copies, live.REPOSITORY, name, known=remote.archive.prefix)
 
 
-def _name_contents(folder: Path) -> str:
+def name_contents(folder: Path) -> str:
     """Another one for other models; the door's history is no part of them."""
     found = (path for path in folder.rglob("*") if path.is_file() and _is_of_a_model(path))
     named = sorted(f"{path.relative_to(folder)}:{files.sha256(path)}\n" for path in found)
@@ -255,6 +327,15 @@ def _name_contents(folder: Path) -> str:
 
 def _is_of_a_model(path: Path) -> bool:
     return path.name != SHOWN and path.suffix != ".tmp" and path.parent.name != "__pycache__"
+
+
+def _require_region() -> str:
+    if region := os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"):
+        return region
+    raise UserError(
+        "S3_ROLE is set, and no region, where pods ask for its keys",
+        "export AWS_REGION=eu-central-1",
+    )
 
 
 def _require_reachable(elsewhere: Place | None) -> Place | None:

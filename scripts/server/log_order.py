@@ -19,6 +19,8 @@ TRITON = re.compile(r"([IWEF])(\d\d)(\d\d) (\d\d:\d\d:\d\d\.\d{3})\d* \d+ (.*)")
 # Before each line of a swarm's: NAME_server.2.ID@node    | the line
 # or of those on every node, NAME_balancer.NODE.ID@node    | the line
 OF_A_SWARM = re.compile(r"\S+_(\w+\.\d{1,5}|balancer)(?:\.\w+)+@(\S+) +\| (.*)")
+# Before each line of a cluster's: [pod/NAME/server] the line
+OF_A_POD = re.compile(r"\[pod/(\S+)/\w+\] (.*)")
 # Before each line of one that did not come to serve.
 REFUSED = "refused: "
 WIDTH = len("keeper")
@@ -51,6 +53,9 @@ def entry(line: str, now: datetime) -> Entry | None:
     if found := OF_A_SWARM.fullmatch(line):
         new = entry(found[3], now)
         return new and replace(new, text=f"{found[1]}@{found[2]} {new.text}")
+    if found := OF_A_POD.fullmatch(line):
+        new = entry(found[2], now)
+        return new and replace(new, text=f"{found[1]} {new.text}")
     if found := OURS.fullmatch(line):
         return Entry(found[1], found[2], found[3])
     if found := AS_JSON.fullmatch(line):
@@ -67,7 +72,7 @@ def entry(line: str, now: datetime) -> Entry | None:
 def without_gpu(lines: Iterable[str]) -> Iterator[str]:
     """Without what Triton says, at each load, of a machine that has none."""
     for line in lines:
-        said = OF_A_SWARM.sub(r"\3", line)
+        said = OF_A_POD.sub(r"\2", OF_A_SWARM.sub(r"\3", line))
         if said != NO_NVML and not (TRITON.fullmatch(said) and NO_GPU.search(said)):
             yield line
 

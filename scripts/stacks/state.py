@@ -65,7 +65,8 @@ class State:
     @property
     def shown(self) -> tuple[Address, Address]:
         """HTTP and gRPC, as people are told: where other machines reach it, if they may."""
-        host = exposure.find_shown_host(self.settings_at_start.bind)
+        here = any(self.flavour == each.NAME and each.IS_REACHED_HERE for each in settings.FLAVOURS)
+        host = "" if here else exposure.find_shown_host(self.settings_at_start.bind)
         http, grpc = self.http, self.grpc
         return (replace(http, host=host), replace(grpc, host=host)) if host else (http, grpc)
 

@@ -30,7 +30,7 @@ from scripts.settings.settings import names as names_of
 from scripts.stacks import admin_key, exposure
 from scripts.stacks.containers import DockerStack
 
-OVERLAYS = ("cpu", "gpu", "s3")
+OVERLAYS = ("cpu", "gpu", "s3", "s3-role")
 JOBS = ("cpu", "gpu")
 NEWEST = sorted(
     {tuple(map(int, each.split(".")[:2])) for each in kubernetes_validate.utils.all_versions()}
@@ -251,17 +251,18 @@ def test_kinds_of_other_projects_fit_their_definitions(tmp_path: Path) -> None:
 
 
 def test_kserve_runs_the_same_container() -> None:
-    """But for what KServe itself brings: the models and TLS."""
+    """But for what KServe itself brings: the models and TLS. It asks a pod that is ready, without
+    proofs."""
     runtime = one(built(SOURCE / "kserve"), "ServingRuntime")["spec"]
     (theirs,), (ours,) = runtime["containers"], pod("cpu")["containers"]
     assert theirs["image"] == ours["image"]
     for name in ("resources", "lifecycle"):
         assert theirs[name] == ours[name]
     assert theirs["securityContext"] == pod("cpu")["securityContext"] | ours["securityContext"]
-    for name in (each for each in ours if each.endswith("Probe")):
+    for name in ("readinessProbe", "livenessProbe"):
         probe = dict(ours[name], httpGet={"path": ours[name]["httpGet"]["path"], "port": 8000})
         assert theirs[name] == probe
-    left_out = {"models", "tls"}
+    left_out = {"models", "tls", "proofs"}
     assert theirs["volumeMounts"] == [
         each for each in ours["volumeMounts"] if each["name"] not in left_out
     ]
@@ -273,7 +274,7 @@ def test_kserve_runs_the_same_container() -> None:
 def test_every_pod_is_restricted() -> None:
     """The rules of the Pod Security Standard."""
     filler = yaml.safe_load((SOURCE / "components" / "volume" / "filler.yaml").read_text())["spec"]
-    allowed = {"configMap", "emptyDir", "persistentVolumeClaim", "secret"}
+    allowed = {"configMap", "emptyDir", "persistentVolumeClaim", "projected", "secret"}
     for spec in (filler, *map(pod, OVERLAYS), *map(job, JOBS)):
         assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
         of_pod = spec["securityContext"]
@@ -326,7 +327,7 @@ def test_the_pod_is_what_compose_runs(overlay: str, names: list[str]) -> None:
     temporary = {each.split(":")[0] for each in server["tmpfs"]}
     secret = {f"/run/secrets/{each}" for each in server.get("secrets", ()) if isinstance(each, str)}
     bound = {inside: how for inside, how in bound.items() if inside not in RELAY[1]}
-    assert {*mounts} == {*bound} | temporary | secret | {"/dev/shm"}
+    assert {*mounts} == {*bound} | temporary | secret | {"/dev/shm", "/run/proofs"}
     for inside, read_only in bound.items():
         assert mounts[inside].get("readOnly", False) == read_only
     volumes = {each["name"]: each for each in spec["volumes"]}
@@ -344,8 +345,10 @@ def test_the_pod_is_what_compose_runs(overlay: str, names: list[str]) -> None:
     )
     assert min(starts, dies) > seconds(bare(healthcheck["start_period"]))
     assert container["readinessProbe"]["periodSeconds"] <= seconds(healthcheck["interval"])
-    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+    for probe in ("readinessProbe", "livenessProbe"):
         assert container[probe]["timeoutSeconds"] <= seconds(healthcheck["timeout"])
+    asked = [*healthcheck["test"][1:], "--proof=/run/proofs"]
+    assert container["startupProbe"]["exec"]["command"] == asked
 
     grace = seconds(server["stop_grace_period"])
     drain = container["lifecycle"]["preStop"]["sleep"]["seconds"]
@@ -500,7 +503,7 @@ def test_the_command_writes_an_overlay_with_these_settings(
         assert limits["memory"] == "5Gi"
     assert (settings["MAX_BODY_MB"], settings["BIND"]) == ("7", "0.0.0.0")
     schemes = {
-        probe["httpGet"]["scheme"] for name, probe in container.items() if name.endswith("Probe")
+        container[probe]["httpGet"]["scheme"] for probe in ("readinessProbe", "livenessProbe")
     }
     assert schemes == {"HTTP" if insecure else "HTTPS"}
     secrets = {

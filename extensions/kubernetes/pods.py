@@ -1,0 +1,68 @@
+"""What the cluster says of a pod. Pure functions on its objects."""
+
+from __future__ import annotations
+
+from extensions.kubernetes.kubectl import Object
+from scripts.stacks.many_servers import Task
+
+SELECTOR = "app.kubernetes.io/name=triton-bundle"
+FINGERPRINT = "triton-bundle/fingerprint"
+# A pod that waits for one of these does not come by itself.
+HOPELESS = (
+    *("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"),
+    *("CreateContainerConfigError", "CreateContainerError"),
+)
+MOST_RESTARTS = 2
+
+
+def read_task(pod: Object) -> Task:
+    about, status = pod["metadata"], pod["status"]
+    ready = is_ready(pod)
+    return Task(
+        about["uid"],
+        about["name"],
+        pod["spec"].get("nodeName", ""),
+        "running" if ready else "ending" if is_ending(pod) else status["phase"].lower(),
+        about.get("annotations", {}).get(FINGERPRINT, ""),
+        "" if ready else explain(pod),
+        about["name"],
+        ready,
+    )
+
+
+def is_ending(pod: Object) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether a Service sends it requests."""
+    return not is_ending(pod) and any(
+        each["type"] == "Ready" and each["status"] == "True"
+        for each in pod["status"].get("conditions", ())
+    )
+
+
+def explain(pod: Object) -> str:
+    """Why it does not run, as far as the cluster knows."""
+    for status in _containers(pod):
+        waiting = status.get("state", {}).get("waiting", {})
+        if waiting.get("reason") in (*HOPELESS, "CrashLoopBackOff"):
+            return f"{waiting['reason']}: {waiting.get('message', '')}".strip(": ")
+    for each in pod["status"].get("conditions", ()):
+        if each["type"] == "PodScheduled" and each["status"] == "False":
+            return str(each.get("message", each.get("reason", "")))
+    return ""
+
+
+def is_hopeless(pod: Object) -> bool:
+    """It has ended again and again, or nothing that it waits for will come."""
+    return any(
+        status.get("state", {}).get("waiting", {}).get("reason") in HOPELESS
+        or (status.get("restartCount", 0) >= MOST_RESTARTS and not status.get("ready"))
+        for status in _containers(pod)
+    )
+
+
+def _containers(pod: Object) -> list[Object]:
+    status = pod["status"]
+    return [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]

@@ -1,0 +1,132 @@
+"""What a namespace must allow, before anything is applied."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from extensions.kubernetes.kubectl import Kubectl, Object, Refused, read_all
+from scripts.base.errors import UserError
+
+# By API group and kind, what is done.
+CHANGED = ("get", "list", "create", "patch", "delete")
+RIGHTS = {
+    ("apps", "deployments"): CHANGED,
+    ("apps", "deployments/scale"): ("get", "patch"),
+    ("autoscaling", "horizontalpodautoscalers"): CHANGED,
+    ("policy", "poddisruptionbudgets"): CHANGED,
+    ("networking.k8s.io", "networkpolicies"): CHANGED,
+    ("", "services"): CHANGED,
+    ("", "configmaps"): CHANGED,
+    ("", "secrets"): ("get", "create", "patch", "delete"),
+    ("", "pods"): ("get", "list", "watch", "create", "delete"),
+    ("", "pods/log"): ("get",),
+    ("", "pods/portforward"): ("create",),
+}
+OF_A_CLAIM = {
+    ("", "persistentvolumeclaims"): ("get", "list", "create", "patch"),
+    ("", "pods/exec"): ("create",),
+}
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+CLAIM = "triton-bundle-models"
+
+
+def require_rights(kubectl: Kubectl, with_claim: bool) -> None:
+    """All in one request: each takes a third of a second."""
+    asked = [
+        (verb, group, kind)
+        for rights in (RIGHTS, OF_A_CLAIM if with_claim else {})
+        for (group, kind), verbs in rights.items()
+        for verb in verbs
+    ]
+    reviews = [_review(kubectl.namespace, *each) for each in asked]
+    listed = {"apiVersion": "v1", "kind": "List", "items": reviews}
+    said = kubectl.run("create", "--filename=-", "--output=json", given=json.dumps(listed))
+    answers = [each for found in read_all(said) for each in found.get("items", [found])]
+    missing = [
+        f"{verb} {kind}"
+        for (verb, _, kind), answer in zip(asked, answers, strict=True)
+        if not answer["status"].get("allowed")
+    ]
+    if missing:
+        raise UserError(
+            f"in the namespace {kubectl.namespace} you may not {', '.join(missing)}",
+            "ask who runs the cluster for these rights, or use another namespace: NAMESPACE=",
+        )
+
+
+def _review(namespace: str, verb: str, group: str, kind: str) -> Object:
+    resource, _, sub = kind.partition("/")
+    about = {"namespace": namespace, "verb": verb, "group": group, "resource": resource}
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": about | ({"subresource": sub} if sub else {})},
+    }
+
+
+def require_namespace(kubectl: Kubectl) -> None:
+    try:
+        if kubectl.get("namespace", kubectl.namespace):
+            return
+    except Refused as fault:
+        if "orbidden" in fault.cause:  # who may not ask has one all the same
+            return
+        raise UserError(
+            fault.cause, "set CONTEXT to a cluster that answers (kubectl config get-contexts)"
+        ) from None
+    raise UserError(
+        f"the cluster has no namespace {kubectl.namespace}",
+        f"kubectl create namespace {kubectl.namespace}, or set NAMESPACE",
+    )
+
+
+def require_storage(kubectl: Kubectl) -> None:
+    """For the claim, which would wait for ever."""
+    if kubectl.get("persistentvolumeclaim", CLAIM):
+        return
+    try:
+        classes, volumes = (kubectl.list(each) for each in ("storageclass", "persistentvolume"))
+    except Refused:  # who may not see them
+        return
+    if not any(_is_default(each) for each in classes) and not any(
+        _is_for_claim(each, kubectl.namespace) for each in volumes
+    ):
+        raise UserError(
+            f"the claim {CLAIM} gets no volume: the cluster has no default storage class",
+            "make that claim (ReadWriteMany) yourself, or keep models on S3: REPOSITORY=s3://…",
+        )
+
+
+def _is_default(storage: Object) -> bool:
+    annotations = storage["metadata"].get("annotations", {})
+    return bool(annotations.get(DEFAULT_CLASS) == "true")
+
+
+def _is_for_claim(volume: Object, namespace: str) -> bool:
+    wanted = volume["spec"].get("claimRef")
+    if wanted:
+        return bool((wanted.get("namespace"), wanted.get("name")) == (namespace, CLAIM))
+    return bool(volume["status"].get("phase") == "Available")
+
+
+def require_accepted(kubectl: Kubectl, objects: Sequence[Object]) -> None:
+    """By the cluster's own rules, of a pod too: of a Deployment whose pods they refuse, none says
+    so."""
+    kubectl.apply(objects, "--dry-run=server")
+    for pod in _pods_of(objects):
+        try:
+            kubectl.run("create", "--dry-run=server", "--filename=-", given=json.dumps(pod))
+        except Refused as fault:
+            raise UserError(
+                f"the namespace {kubectl.namespace} takes no such pod: {fault.cause}",
+                "use another one (NAMESPACE=); pods keep to the restricted Pod Security Standard",
+            ) from None
+
+
+def _pods_of(objects: Sequence[Object]) -> Iterator[Object]:
+    for each in objects:
+        if each["kind"] == "Deployment":
+            template = each["spec"]["template"]
+            about = {"generateName": "triton-bundle-look-", **template["metadata"]}
+            yield {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": template["spec"]}

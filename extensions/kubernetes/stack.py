@@ -1,0 +1,450 @@
+"""Flavour kubernetes: the server of flavour cpu, many times, in the pods of a Deployment. The steps
+run on this machine, which has kubectl."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import psutil
+import yaml
+
+from bundle_serving.address import Address
+from bundle_serving.process.server_log import first_error
+from extensions.kubernetes import claim, kustomization, pods, preflight
+from extensions.kubernetes import settings as own
+from extensions.kubernetes.kubectl import Kubectl, Object, find_context
+from extensions.kubernetes.kustomization import SERVICE
+from extensions.kubernetes.pods import FINGERPRINT, SELECTOR
+from extensions.kubernetes.relay import HOST, HTTP
+from scripts.base import console, files, ports, tables
+from scripts.base.errors import UserError
+from scripts.base.paths import PYTHON, ROOT
+from scripts.repository import live
+from scripts.rollout import proofs
+from scripts.stacks import certificates, state
+from scripts.stacks.many_servers import SERVER, STAYED, TRIES, ManyServers, Task
+from scripts.stacks.state import State
+
+FOLDER = ROOT / "build" / "cluster"
+# What runs, as the cluster was last given it.
+DEPLOYED = FOLDER / "objects.json"
+RELAY, RELAY_LOG = FOLDER / "relay.json", FOLDER / "relay.log"
+RELAY_S = 20
+# So long a pod must have been ready before an old one ends for it: nothing is replaced that nobody
+# judges, and after it the next command has gone on or back.
+HELD_S = 30 * 24 * 3600
+# Without an end, which for a Deployment is this.
+NO_DEADLINE = 2**31 - 1
+KEPT = ("PersistentVolumeClaim",)
+LOG_S = 20
+
+
+class KubernetesStack(ManyServers):
+    flavour = "kubernetes"
+    log_hint = "see the whole log: make logs"
+    # What this command has put on the claim.
+    _placed = ""
+
+    @cached_property
+    def _kubectl(self) -> Kubectl:
+        namespace, context = (
+            each.value_in(self._settings) for each in (own.namespace, own.context)
+        )
+        return Kubectl(namespace, context)
+
+    def prepare(self) -> None:
+        find_context()
+        if not own.registry.value_in(self._settings):
+            raise UserError(
+                "no REGISTRY given, from which the cluster takes the image",
+                "REGISTRY=registry.example/team, to which make images PUSH= has pushed it",
+            )
+        preflight.require_namespace(self._kubectl)
+        preflight.require_rights(self._kubectl, with_claim=self._elsewhere is None)
+        if self._elsewhere is None:
+            preflight.require_storage(self._kubectl)
+        if not DEPLOYED.exists() and self._kubectl.get("deployment", SERVICE):
+            raise UserError(
+                f"the Deployment {SERVICE} of {self._kubectl.namespace} is not this checkout's",
+                f"set another NAMESPACE, or remove it: kubectl delete deployment {SERVICE}",
+            )
+        super().prepare()
+        certificates.make(self._settings)
+
+    def start(self, wanted: State) -> None:
+        """Servers that answer, or those from before."""
+        before = _read_deployed()
+        objects = self._render(wanted)
+        preflight.require_accepted(self._kubectl, objects)
+        if not before:  # so that `stop` finds what has come, if this ends half way
+            _note(objects)
+        try:
+            self._apply(objects)
+            self._wait_until_settled(wanted.fingerprint)
+        except BaseException:
+            if before:
+                console.note("going back to what ran before")
+                self._apply(before)
+            raise
+        _note(objects)
+        wanted.save()
+        self._forget_others(objects)
+        self._require_relay()
+
+    def replace_each(self, wanted: State) -> Iterator[Task]:
+        objects, came = self._render(wanted), set[str]()
+        while len(came) < (self.replicas or 1):
+            fresh = [task for task in self._find_serving(wanted.fingerprint) if task.id not in came]
+            if not fresh:
+                # An old one may end for each that has been judged, and one more comes.
+                self._apply(_hold(objects, surge=1, unavailable=len(came)))
+                fresh = [self._wait_for_more(wanted.fingerprint, came, 1)]
+            came.add(fresh[0].id)
+            yield fresh[0]
+
+    def try_out(self, wanted: State, count: int) -> None:
+        self._apply(_hold(self._render(wanted), surge=count, unavailable=0))
+        self._wait_for_more(wanted.fingerprint, set(), count)
+
+    def go_back(self, known: State, out_first: bool = False) -> None:
+        objects = _require_deployed(known)
+        others = [task for task in self.servers() if task.fingerprint != known.fingerprint]
+        some_stay = any(
+            task.fingerprint == known.fingerprint for task in self.servers() if task.runs
+        )
+        if out_first and others and some_stay:
+            self._apply(_set_strategy(objects, surge=1, unavailable=len(others)))
+            self._wait_until_settled(known.fingerprint)
+        self._apply(objects)
+        self._wait_until_settled(known.fingerprint)
+        self._require_relay()
+
+    def scale(self, known: State, replicas: int) -> None:
+        objects = _scale(_require_deployed(known), replicas)
+        self._apply(objects)
+        self._set_number(replicas)
+        self._wait_until_settled(known.fingerprint, replicas)
+        _note(objects)
+        replace(known, settings=known.settings | {"REPLICAS": str(replicas)}).save()
+
+    # What the cluster is given
+
+    def _render(self, wanted: State) -> list[Object]:
+        registry = own.registry.value_in(self._settings).rstrip("/")
+        given = {name: proofs.path(name, number) for name, number in wanted.pipelines.items()}
+        folder = kustomization.write(self._settings, registry, given)
+        rendered = subprocess.run(
+            ["kubectl", "kustomize", str(folder)], capture_output=True, text=True
+        )
+        if rendered.returncode:
+            raise UserError(
+                f"kubectl cannot read {folder.relative_to(ROOT)}: {rendered.stderr.strip()}",
+                "kubectl 1.27 or later can",
+            )
+        objects: list[Object] = list(yaml.safe_load_all(rendered.stdout))
+        deployment = _find_deployment(objects)
+        annotations = deployment["spec"]["template"]["metadata"].setdefault("annotations", {})
+        annotations[FINGERPRINT] = wanted.fingerprint
+        if self._elsewhere is not None:
+            self._require_image(claim.read_image(deployment))
+        else:
+            name = kustomization.name_contents(live.REPOSITORY)
+            self._put_on_claim(objects, deployment, name)
+            claim.mount(deployment, name)
+        if self._settings.replicas:
+            objects = _scale(objects, self._settings.replicas)
+        return objects
+
+    def _require_image(self, image: str) -> None:
+        before = _read_deployed()
+        if not before or claim.read_image(_find_deployment(before)) != image:
+            claim.require_image(self._kubectl, image, self._settings.start_timeout)
+
+    def _put_on_claim(self, objects: list[Object], deployment: Object, name: str) -> None:
+        if name == self._placed:
+            return
+        before = _read_deployed()
+        others = [claim.read_mounted(_find_deployment(before))] if before else []
+        self._kubectl.apply([each for each in objects if each["kind"] in KEPT])
+        image, limit = claim.read_image(deployment), self._settings.start_timeout
+        claim.put(self._kubectl, image, name, others, limit)
+        self._placed = name
+
+    def _apply(self, objects: list[Object]) -> None:
+        self._kubectl.apply(objects)
+        if self._settings.replicas:
+            self._set_number(self._settings.replicas)
+
+    def _set_number(self, replicas: int) -> None:
+        """At once; the autoscaler would do it in a while."""
+        self._kubectl.run("scale", f"deployment/{SERVICE}", f"--replicas={replicas}")
+
+    def _forget_others(self, objects: list[Object]) -> None:
+        """ConfigMaps of earlier contents."""
+        now = {each["metadata"]["name"] for each in objects if each["kind"] == "ConfigMap"}
+        for each in self._kubectl.list("configmaps"):
+            name = each["metadata"]["name"]
+            if name.startswith((f"{SERVICE}-settings-", f"{SERVICE}-proofs-")) and name not in now:
+                self._kubectl.run("delete", "configmap", name, "--ignore-not-found")
+
+    # What runs
+
+    def servers(self) -> list[Task]:
+        found = map(pods.read_task, self._pods())
+        return sorted(found, key=lambda task: (task.node, task.name))
+
+    def _pods(self) -> list[Object]:
+        return self._kubectl.list("pods", f"--selector={SELECTOR}")
+
+    def _find_serving(self, fingerprint: str) -> list[Task]:
+        return [task for task in self.servers() if task.runs and task.fingerprint == fingerprint]
+
+    @property
+    def replicas(self) -> int | None:
+        deployment = self._kubectl.get("deployment", SERVICE)
+        return int(deployment["spec"]["replicas"]) if deployment else None
+
+    def _wait_until_settled(self, fingerprint: str, replicas: int | None = None) -> None:
+        """A pod that takes too long ends it; each that comes gives the next one its time."""
+        came, since = -1, time.monotonic()
+        with console.waiting("starting servers, one after the other") as waiting:
+            while True:
+                deployment = self._kubectl.get("deployment", SERVICE)
+                wanted = replicas or deployment["spec"]["replicas"]
+                new = self._find_serving(fingerprint)
+                if _is_settled(deployment, fingerprint, wanted) and len(new) == wanted:
+                    return
+                self._require_hope(fingerprint, deployment)
+                if len(new) != came:
+                    came, since = len(new), time.monotonic()
+                if time.monotonic() - since > TRIES * self._settings.start_timeout:
+                    so_many = f"{came} of {wanted} servers answer"
+                    raise UserError(
+                        f"{so_many}: {self._why(fingerprint)}",
+                        "see make logs; on slow machines, raise START_TIMEOUT",
+                    )
+                waiting.show(f"{came} of {wanted}")
+                time.sleep(0.5)
+
+    def _wait_for_more(self, fingerprint: str, came: set[str], count: int) -> Task:
+        limit = TRIES * self._settings.start_timeout
+        with console.waiting(f"starting server {len(came) + 1} with the new version") as waiting:
+            while True:
+                fresh = [task for task in self._find_serving(fingerprint) if task.id not in came]
+                if len(fresh) >= count:
+                    return fresh[0]
+                self._require_hope(fingerprint, self._kubectl.get("deployment", SERVICE))
+                if waiting.seconds > limit:
+                    raise UserError(f"a server does not start: {self._why(fingerprint)}", STAYED)
+                time.sleep(0.5)
+
+    def _require_hope(self, fingerprint: str, deployment: Object) -> None:
+        for each in deployment.get("status", {}).get("conditions", ()):
+            if each["type"] == "ReplicaFailure" and each["status"] == "True":
+                raise UserError(f"the cluster makes no pod: {each['message']}", STAYED)
+        for pod in self._pods():
+            of_it = pod["metadata"].get("annotations", {}).get(FINGERPRINT) == fingerprint
+            if of_it and not pods.is_ending(pod) and pods.is_hopeless(pod):
+                image = pods.explain(pod)
+                remedy = f"push it: make images PUSH=…; {STAYED}" if "mage" in image else STAYED
+                raise UserError(f"a server does not start: {self._why(fingerprint)}", remedy)
+
+    def _why(self, fingerprint: str) -> str:
+        """What the one said that ended, or else the cluster."""
+        for task in self.servers():
+            if task.fingerprint != fingerprint or task.runs:
+                continue
+            for previous in (["--previous"], []):
+                with suppress(UserError):
+                    said = self._kubectl.run(
+                        *("logs", task.name, "--container=server", "--tail=2000", *previous),
+                        patience=0,
+                    )
+                    ended = [line for line in said.splitlines() if "the server is ended: " in line]
+                    if found := (ended[-1:] or [first_error(said) or ""])[0]:
+                        return found.partition("the server is ended: ")[2] or found
+            if task.error:
+                return task.error
+        return "the cluster gives no reason"
+
+    def alive(self, service: str = SERVER) -> bool:
+        found = super().alive()
+        if found:
+            self._require_relay()
+        return found
+
+    def show(self) -> None:
+        rows = [(task.name, task.node, task.state, task.error) for task in self.servers()]
+        tables.show("llll", ("on the cluster", "node", "state", ""), rows)
+        running = sum(row[2] == "running" for row in rows)
+        if running < (wanted := self.replicas or 0):
+            console.note(f"warning: {running} of {wanted} servers run")
+
+    def log(self, service: str = SERVER) -> str:
+        process = self.log_process(follow=False)
+        try:
+            return process.communicate(timeout=LOG_S)[0]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return ""
+
+    def log_process(self, follow: bool) -> subprocess.Popen[str]:
+        words = ["logs", f"--selector={SELECTOR}", "--container=server", "--prefix", "--tail=-1"]
+        words += ["--max-log-requests=100", *(["--follow"] if follow else [])]
+        return subprocess.Popen(
+            self._kubectl.command(*words),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+
+    def stop(self) -> bool:
+        """What is on the claim stays."""
+        self._end_relay()
+        objects = [each for each in _read_deployed() if each["kind"] not in KEPT]
+        if objects:
+            listed = {"apiVersion": "v1", "kind": "List", "items": objects}
+            given = json.dumps(listed)
+            self._kubectl.run("delete", "--ignore-not-found", "--filename=-", given=given)
+            every = f"--selector={SELECTOR}"
+            self._kubectl.run("wait", "--for=delete", "--timeout=90s", "pods", every)
+        shutil.rmtree(FOLDER, ignore_errors=True)
+        state.forget()
+        return bool(objects)
+
+    # This machine's ports
+
+    def find_address(self, known: State, address: str) -> Address:
+        try:
+            forwarded = json.loads(RELAY.read_text())["pods"][address][str(HTTP)]
+        except (OSError, ValueError, KeyError):
+            raise ConnectionError(f"{address} is not reached") from None
+        return replace(known.http, host=HOST, port=forwarded)
+
+    def _require_relay(self) -> None:
+        """It runs, and for this cluster; else it is started."""
+        if self._find_relay():
+            return
+        self._end_relay()
+        wanted = {"HTTP_PORT": self._settings.http_port, "GRPC_PORT": self._settings.grpc_port}
+        ports.require_free(HOST, wanted, "cluster-up")
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        with RELAY_LOG.open("ab") as log:
+            relay = subprocess.Popen(
+                self._relay_command,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        with console.waiting("reaching the pods from here") as waiting:
+            while not self._is_open(relay.pid):
+                if relay.poll() is not None or waiting.seconds > RELAY_S:
+                    raise UserError(
+                        "no pod is reached from here: kubectl port-forward does not work",
+                        f"see {RELAY_LOG.relative_to(ROOT)}",
+                    )
+                time.sleep(0.1)
+
+    @property
+    def _relay_command(self) -> list[str]:
+        words = [self._kubectl.namespace, self._kubectl.context]
+        words += [str(self._settings.http_port), str(self._settings.grpc_port), str(RELAY)]
+        return [str(PYTHON), "-m", "extensions.kubernetes.relay", *words]
+
+    def _is_open(self, pid: int) -> bool:
+        with suppress(OSError, ValueError):
+            noted: dict[str, Any] = json.loads(RELAY.read_text())
+            return bool(noted["pid"] == pid and noted["pods"])
+        return False
+
+    def _find_relay(self) -> int | None:
+        """That leads there, by its number."""
+        with suppress(OSError, ValueError, psutil.Error):
+            pid = int(json.loads(RELAY.read_text())["pid"])
+            if psutil.Process(pid).cmdline()[1:] == self._relay_command[1:]:
+                return pid
+        return None
+
+    def _end_relay(self) -> None:
+        with suppress(OSError, ValueError, psutil.Error):
+            pid = int(json.loads(RELAY.read_text())["pid"])
+            if str(RELAY) in psutil.Process(pid).cmdline():
+                os.kill(pid, signal.SIGTERM)
+                psutil.Process(pid).wait(10)
+        RELAY.unlink(missing_ok=True)
+
+
+def _find_deployment(objects: list[Object]) -> Object:
+    (found,) = (each for each in objects if each["kind"] == "Deployment")
+    return found
+
+
+def _set_strategy(objects: list[Object], surge: int, unavailable: int, **more: int) -> list[Object]:
+    changed = copy.deepcopy(objects)
+    rolling = {"maxSurge": surge, "maxUnavailable": unavailable}
+    _find_deployment(changed)["spec"] |= {"strategy": {"rollingUpdate": rolling}, **more}
+    return changed
+
+
+def _hold(objects: list[Object], surge: int, unavailable: int) -> list[Object]:
+    """New pods answer, and never count as available: old ones end only as `unavailable` says."""
+    held = {"minReadySeconds": HELD_S, "progressDeadlineSeconds": NO_DEADLINE}
+    return _set_strategy(objects, surge, unavailable, **held)
+
+
+def _scale(objects: list[Object], replicas: int) -> list[Object]:
+    """The autoscaler must not know better."""
+    changed = copy.deepcopy(objects)
+    for each in changed:
+        if each["kind"] == "HorizontalPodAutoscaler":
+            each["spec"] |= {"minReplicas": replicas, "maxReplicas": replicas}
+    return changed
+
+
+def _is_settled(deployment: Object, fingerprint: str, wanted: int) -> bool:
+    status = deployment.get("status", {})
+    return (
+        _read_fingerprint(deployment) == fingerprint
+        and status.get("observedGeneration", 0) >= deployment["metadata"]["generation"]
+        and all(
+            status.get(name, 0) == wanted
+            for name in ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+        )
+    )
+
+
+def _note(objects: list[Object]) -> None:
+    files.write(DEPLOYED, json.dumps(objects, indent=2) + "\n", 0o600)
+
+
+def _read_deployed() -> list[Object]:
+    with suppress(OSError):
+        found: list[Object] = json.loads(DEPLOYED.read_text())
+        return found
+    return []
+
+
+def _require_deployed(known: State) -> list[Object]:
+    found = _read_deployed()
+    if found and _read_fingerprint(_find_deployment(found)) == known.fingerprint:
+        return found
+    raise UserError(f"{DEPLOYED.relative_to(ROOT)} does not say what ran before", "make cluster-up")
+
+
+def _read_fingerprint(deployment: Object) -> str:
+    annotations = deployment["spec"]["template"]["metadata"].get("annotations", {})
+    return str(annotations.get(FINGERPRINT, ""))

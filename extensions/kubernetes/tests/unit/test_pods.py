@@ -1,0 +1,78 @@
+"""What is read out of what a cluster says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from extensions.kubernetes import pods
+from extensions.kubernetes.kubectl import Refused, read_all
+from scripts.server import log_order
+
+
+def make_pod(ready: bool = False, waits: str = "", restarts: int = 0, **about: str) -> Any:
+    state = {"waiting": {"reason": waits, "message": "not here"}} if waits else {"running": {}}
+    status = {"state": state, "restartCount": restarts, "ready": ready}
+    conditions = [{"type": "Ready", "status": str(ready)}]
+    return {
+        "metadata": {"name": "one", "uid": "1", "annotations": {pods.FINGERPRINT: "v2"}, **about},
+        "spec": {"nodeName": "node1"},
+        "status": {
+            "phase": "Running",
+            "conditions": conditions,
+            "containerStatuses": [status],
+        },
+    }
+
+
+def test_a_pod_is_asked_while_it_is_ready_and_not_to_end() -> None:
+    task = pods.read_task(make_pod(ready=True))
+    assert (task.runs, task.state, task.node, task.fingerprint) == (True, "running", "node1", "v2")
+    task = pods.read_task(make_pod(ready=True, deletionTimestamp="now"))
+    assert (task.runs, task.state) == (False, "ending")
+
+
+@pytest.mark.parametrize(
+    ("pod", "hopeless"),
+    [
+        (make_pod(), False),
+        (make_pod(waits="ContainerCreating"), False),
+        (make_pod(waits="ErrImagePull"), True),
+        (make_pod(restarts=2), True),
+        # Restarted long ago.
+        (make_pod(ready=True, restarts=5), False),
+    ],
+)
+def test_one_that_will_not_come_is_not_waited_for(pod: Any, hopeless: bool) -> None:
+    assert pods.is_hopeless(pod) == hopeless
+
+
+def test_why_it_does_not_run() -> None:
+    assert pods.explain(make_pod(waits="ErrImagePull")) == "ErrImagePull: not here"
+    pod = make_pod()
+    pod["status"] = {
+        "phase": "Pending",
+        "conditions": [{"type": "PodScheduled", "status": "False", "message": "no node has room"}],
+    }
+    assert pods.read_task(pod).error == "no node has room"
+
+
+def test_a_refusal_is_one_line() -> None:
+    said = "Warning: old\nError from server (Forbidden): pods is forbidden: no\n"
+    fault = Refused(("apply", "--server-side"), said)
+    assert fault.cause == (
+        "the cluster refuses `kubectl apply`: (Forbidden): pods is forbidden: no"
+    )
+    assert "ask who runs the cluster" in fault.remedy
+
+
+def test_objects_stand_one_after_the_other() -> None:
+    assert [*read_all('{"a": 1}\n{"b": 2}\n')] == [{"a": 1}, {"b": 2}]
+
+
+def test_lines_of_pods_are_put_in_order() -> None:
+    line = "[pod/triton-bundle-5f-x/server] 2026-11-26T22:33:25.834Z keeper: the server had exited"
+    entry = log_order.entry(line, datetime.now(UTC))
+    assert entry and entry.text == "triton-bundle-5f-x the server had exited"
