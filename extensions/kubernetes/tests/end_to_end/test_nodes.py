@@ -7,6 +7,7 @@ and what becomes of requests when some of it goes, comes or changes.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from benchmark.rollouts import Load, clients
 from bundle_client import Client, __version__
@@ -25,13 +27,14 @@ from extensions.kubernetes.tests import nodes
 from extensions.kubernetes.tests.nodes import Node, Nodes
 from tests.networks import draw_network
 from tests.plugin import require_docker
-from tests.project import Project, picture, wait_until
+from tests.project import Project, picture, run, wait_until
 
 pytestmark = pytest.mark.rare
 
 REGISTRY = "registry.example"
 SPACE = "served"
 CLAIM = "triton-bundle-models"
+HELM = os.environ.get("TEST_HELM")
 BUILD = "triton-bundle-build"
 REFERENCES = "/state/references.json"
 CLIENTS = 4
@@ -313,3 +316,28 @@ def test_an_engine_that_loses_its_power_is_replaced(served: Served) -> None:
     lost.start()
     wait_until(lambda: not is_unknown(served, lost), "the node")
     served.wait()
+
+
+def test_a_release_of_helm_serves_too(served: Served) -> None:
+    if not HELM:
+        pytest.skip("no Helm here (TEST_HELM is not set)")
+    kinds = "deployment,service,networkpolicy,poddisruptionbudget,horizontalpodautoscaler"
+    served.kubectl("delete", kinds, "--all")
+    folder = served.project.path / "build" / "kubernetes"
+    kubeconfig = f"--kubeconfig={served.nodes.plane.folder}/kubeconfig"
+    command = [HELM, "--namespace", SPACE, kubeconfig]
+    chart = str(served.project.path / "deploy" / "kubernetes")
+    given = [f"--values={folder}/values.yaml", "--set=storage.create=false,autoscaling.min=1"]
+    given += ["--wait", f"--timeout={PATIENCE}"]
+    said = run(*command, "install", "triton-bundle", chart, *given)
+    assert "helm --namespace served test triton-bundle" in said
+    with served.client() as client:
+        assert client.classify(picture()).labels[0].label in LABELS
+    # `helm test` starts this pod; here it is told the Service's address, for there is no DNS.
+    pod = yaml.safe_load(run(*command, "get", "hooks", "triton-bundle"))
+    aliases = [{"ip": served.address, "hostnames": [SERVICE]}]
+    pod["spec"]["hostAliases"] = aliases
+    served.kubectl("create", "--filename=-", given=json.dumps(pod))
+    ended = "--for=jsonpath={.status.phase}=Succeeded"
+    served.kubectl("wait", ended, f"--timeout={PATIENCE}", f"pod/{pod['metadata']['name']}")
+    run(*command, "uninstall", "triton-bundle", "--wait")
