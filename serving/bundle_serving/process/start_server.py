@@ -150,13 +150,17 @@ def assemble_backends(server: Path, folder: Path) -> None:
     shutil.copytree(ours, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
 
 
-def _for_s3(environment: dict[str, str], file: Path, run_dir: Path) -> dict[str, str]:
-    """Triton copies each model that it loads; of a server that was killed, the copies stay."""
+def _for_s3(environment: dict[str, str], file: Path | None, run_dir: Path) -> dict[str, str]:
+    """Triton copies each model that it loads; of a server that was killed, the copies stay. Without
+    a file it looks for keys itself, as AWS's tools do: by AWS_ROLE_ARN, say."""
     copies = run_dir / "from-s3"
     shutil.rmtree(copies, ignore_errors=True)
     copies.mkdir(parents=True)
+    environment = environment | {"TRITON_AWS_MOUNT_DIRECTORY": str(copies)}
+    if file is None:
+        return environment
     try:
-        return s3.with_keys(environment, file) | {"TRITON_AWS_MOUNT_DIRECTORY": str(copies)}
+        return s3.with_keys(environment, file)
     except (OSError, KeyError, configparser.Error) as fault:
         raise StartError(f"cannot read the S3 credentials from {file}: {fault}") from None
 
@@ -201,7 +205,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         binary, backends, environment = prepare_server(options.run_dir)
-        if options.s3_credentials:
+        if options.s3_credentials or options.repository.startswith("s3://"):
             environment = _for_s3(environment, options.s3_credentials, options.run_dir)
         folder = sockets.folder(options.run_dir)
         listens = on_sockets(folder, options.http_socket)
