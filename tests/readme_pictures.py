@@ -3,7 +3,7 @@
     TEST_ASSETS=folder .venv/bin/python -m tests.readme_pictures
 
 terminal.svg      what a terminal shows of the first commands
-page.png          the page, after a picture was dropped on it
+page.png          the page, after a picture was dropped on it, of a network of one's own
 side_by_side.png  the page, while a candidate runs beside the live version
 page.png of kinds that find something in a picture
                   the page with what they find in a drawn street, with answers that are made up, as
@@ -22,15 +22,22 @@ import re
 import shutil
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 from PIL.PngImagePlugin import PngInfo
 from rich.console import Console
 from rich.text import Text
+from safetensors.torch import load_file
 
+from scripts.artefacts.drawn import network
+from scripts.artefacts.drawn.drawings import SIDE
+from scripts.artefacts.drawn.things import NAMES
 from tests import drawn_pictures
 from tests.chromium import Tab, browser
 from tests.page import choose, open_played
@@ -62,9 +69,9 @@ def main() -> int:
             draw_terminal(project)
             with browser(Path(scratch)) as tab:
                 tab.do("Emulation.setScrollbarsHidden", hidden=True)
-                take_page(tab, project)
                 take_side_by_side(tab, project)
                 take_found(tab, project)
+                take_page(tab, serve_own(project))
         finally:
             project.made("down")
     return drawn_pictures.main()
@@ -84,6 +91,21 @@ def draw_terminal(project: Project) -> None:
     # Without the fonts that a browser would fetch from others.
     drawn = re.sub(r"@font-face {.*?}", "", console.export_svg(title="triton-bundle"), flags=re.S)
     (PICTURES / "terminal.svg").write_text(drawn)
+
+
+def serve_own(project: Project) -> Project:
+    """A network that knows drawings, as somebody has it who trained one."""
+    module = network.network()
+    module.load_state_dict(load_file(network.WEIGHTS))
+    how: dict[str, Any] = {"dynamic_shapes": ({0: "batch"},), "external_data": False}
+    example = torch.zeros(2, 3, SIDE, SIDE)
+    torch.onnx.export(module.eval(), (example,), project.path / "things.onnx", **how)
+    (project.path / "things.txt").write_text("".join(f"{name}\n" for name in NAMES))
+    pictures = {"resize": SIDE, "crop": SIDE, "mean": network.MEAN, "std": network.STD}
+    kept = {name: word for name, word in project.settings.items() if name != "ARCH"}
+    own = replace(project, settings=kept)
+    own.made("up", FROM="things.onnx", LABELS="things.txt", PICTURES=json.dumps(pictures))
+    return own
 
 
 def take_page(tab: Tab, project: Project) -> None:

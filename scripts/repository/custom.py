@@ -91,7 +91,7 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
 
     if given.get("ARCH") or given.get("WEIGHTS"):
         raise UserError(
-            "ONNX= is already a complete network", "omit ARCH and WEIGHTS, or omit ONNX"
+            f"{Path(given['ONNX']).name} is already a complete network", "omit ARCH and WEIGHTS"
         )
     path = Path(given["ONNX"]).expanduser().resolve()
     model, labels = read(path), labels_given(given)

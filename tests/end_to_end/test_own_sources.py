@@ -62,6 +62,13 @@ COMMANDS: tuple[tuple[str, dict[str, str]], ...] = (
     ("history", {}),
     ("logs", {}),
 )
+# The server that make torture harms for minutes.
+HARMED = """
+from pathlib import Path
+from benchmark.torture.own_server import serve_own
+with serve_own(Path("torture.log")) as (subject, _):
+    print(subject.pipeline, *subject.expected_processes())
+"""
 NEEDS_LIBB64 = ("bench", "tune")
 
 
@@ -77,6 +84,9 @@ def test_every_command_means_it(fresh: Project, tmp_path: Path, make_source: Sou
             given = {name: places.get(word, word) for name, word in given.items()}
             said.append(fresh.made(command, **given))
     assert not [line for text in said for line in text.splitlines() if OTHERS.search(line)]
+    done = fresh.run_command(f"{fresh.path}/.venv/bin/python", "-c", HARMED)
+    assert done.stdout.startswith("birds "), done.stderr
+    said.append(done.stdout)
     assert "birds" in (models := list_models(fresh)) and not OTHERS.search(" ".join(models))
     assert not [process for process in fresh.processes() if OTHERS.search(str(process.cmdline()))]
 

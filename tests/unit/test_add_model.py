@@ -63,7 +63,7 @@ def test_a_recipe_of_an_architecture(network: Path) -> None:
         ({}, "no network given"),
         ({"ARCH": "resnet5"}, "ARCH=resnet5 is not one of torchvision's"),
         ({"ONNX": "none.onnx"}, "no network at"),
-        ({"ONNX": "a.onnx", "ARCH": "resnet18"}, "ONNX= is already a complete network"),
+        ({"ONNX": "a.onnx", "ARCH": "resnet18"}, "a.onnx is already a complete network"),
         ({"ONNX": "two.txt"}, "cannot be read as ONNX"),
         ({"ONNX": "a.onnx", "LABELS": "none.txt"}, "cannot read labels"),
         ({"ONNX": "a.onnx", "LABELS": "a.onnx"}, "labels"),
