@@ -221,7 +221,8 @@ def _ask(command: Sequence[str]) -> str:
 
 
 def _versions(project: Path) -> dict[str, Any]:
-    plans = sorted(project.glob("build/versions/*/plan/manifest.json"))
+    versions = project / "build" / "versions" / pipelines.main().folder
+    plans = sorted(versions.glob("[1-9]*/plan/manifest.json"))
     built: dict[str, Any] = json.loads(plans[0].read_text()) if plans else {}
     specified = any(Path(folder).glob("*") for folder in CDI if Path(folder).is_dir())
     processor = re.search(r"(?m)^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text())
