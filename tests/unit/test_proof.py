@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from scripts.base import files
 from scripts.measuring import proof
 from scripts.measuring.proof import ROWS, STEPS, Outcome, Row
+from scripts.recipes import pipelines
 from tests.project import ROOT
 
 ROW = Row("Several GPUs serve together", "up", r"containers see \d+ x ", "containers see ")
@@ -35,3 +40,19 @@ def test_each_row_has_its_step_and_stands_in_the_documents() -> None:
     assert {row.step for row in ROWS} <= {step.name for step in STEPS}
     text = (ROOT / "docs" / "gpu.md").read_text()
     assert [row.claim for row in ROWS if f"| {row.claim} |" not in text] == []
+
+
+@pytest.mark.parametrize("main", [pipelines.DEFAULT, "places"])
+def test_the_plan_is_that_of_the_main_pipeline(
+    main: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others have plans, too."""
+    monkeypatch.setenv("MAIN", main)
+    pipelines.main_name.cache_clear()
+    for each in pipelines.every():
+        plan = {"identity": {"TensorRT": each.name}, "plan": {}}
+        folder = tmp_path / "build" / "versions" / each.folder / "1" / "plan"
+        files.write(folder / "manifest.json", json.dumps(plan))
+    assert proof._versions(tmp_path)["versions"]["TensorRT"] == main
+    monkeypatch.undo()
+    pipelines.main_name.cache_clear()
