@@ -61,6 +61,7 @@ def trials(victims: list[str], own: Own | None, scale: float) -> Iterator[Trial]
     yield Trial("mutated messages over gRPC", lambda s, t: _over_grpc(s, t, round(3000 * scale)))
     yield Trial("broken and hostile pictures", lambda s, t: _pictures(s, t, round(2000 * scale)))
     yield Trial("pictures that are too much together", _together)
+    yield Trial("large pictures, each by itself", _large_pictures)
     yield Trial("very many pictures in a message", _rows)
     yield Trial("idle connections", lambda s, t: _idle(s, t, 2000))
     yield Trial("slow clients", lambda s, t: _slow(s, t, round(200 * scale), 12))
@@ -176,9 +177,30 @@ def _together(subject: Subject, progress: Progress) -> str:
     if (status := status_of(request, int(subject.http.rpartition(":")[2]))) != 400:
         raise Harmed(f"{status} for {SOME} pictures of 49 megapixels")
     progress("in a form")
-    if not (answered := _answered_of_form(subject, picture)) < SOME / 2:
-        raise Harmed(f"{answered} of {SOME} pictures of 49 megapixels were answered in a form")
-    return f"{SOME} pictures of 49 megapixels in a request, refused; in a form all but {answered}"
+    with ThreadPoolExecutor(FEW) as threads:
+        answered = [*threads.map(_answered_of_form, [subject] * FEW, [picture] * FEW)]
+    if not all(0 < count < SOME / 2 for count in answered):
+        raise Harmed(f"of {SOME} pictures of 49 megapixels in each form, {answered} were answered")
+    return (
+        f"{SOME} pictures of 49 megapixels in a request, refused; in {FEW} forms all but {answered}"
+    )
+
+
+def _large_pictures(subject: Subject, progress: Progress) -> str:
+    """One a request, which all are taken."""
+    message, answered = subject.message(flat_png((7000, 7000))), 0
+    progress("over gRPC")
+    with grpc.insecure_channel(subject.grpc) as channel:
+        asked = [kserve.stub(channel).ModelInfer.future(message, HEALED_S) for _ in range(SOME)]
+        for each in asked:
+            answered += each.exception() is None
+    progress("over HTTP")
+    with ThreadPoolExecutor(SOME) as threads:
+        pictures_ = [message.raw_input_contents[0]] * SOME
+        answered += sum(status == 200 for status in threads.map(subject.ask_picture, pictures_))
+    if answered < 2 * SOME:
+        raise Harmed(f"{answered} of {2 * SOME} pictures of 49 megapixels were answered")
+    return f"{answered} pictures of 49 megapixels, answered in turn"
 
 
 def _answered_of_form(subject: Subject, picture: bytes) -> int:

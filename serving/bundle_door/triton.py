@@ -19,6 +19,7 @@ from bundle_door.wire.http2 import Pairs
 from bundle_door.wire.inference import Asked, Signature
 from bundle_serving.process import keeper_notes, sockets
 from bundle_serving.protocol.kserve import pb
+from bundle_serving.work import LATER
 
 Answered = TypeVar("Answered")
 
@@ -50,6 +51,7 @@ OF_SEVERAL = "doesn't support models with decoupled transaction policy"
 # Triton's message if a model's process has died, and the pauses before further attempts; the last
 # one repeats. What is dead answers at once, and so takes most requests from those that live.
 OF_A_DEAD_PROCESS = "Stub process '"
+PASSES = OF_A_DEAD_PROCESS, LATER  # what is asked again
 PAUSES_S = (0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 # While Triton is started again, at most so many requests wait for it, each within its own time, and
 # look so often. One that was sent when Triton ended is sent once more: it may be what ended it.
@@ -95,8 +97,9 @@ class Triton:
     async def infer(
         self, model: str, asked: Asked, onwards: Mapping[str, str] = NOTHING, waits: bool = True
     ) -> pb.ModelInferResponse:
-        """Retries if one of a model's processes has died. Triton takes a second to report it, and
-        keeps sending it requests until the keeper has reloaded the model."""
+        """Retries if a picture has to wait for its turn, or one of a model's processes has died:
+        Triton takes a second to report it, and keeps sending it requests until the keeper has
+        reloaded the model."""
         metadata = tuple(onwards.items())
 
         async def infer(seconds: float) -> pb.ModelInferResponse:
@@ -110,7 +113,7 @@ class Triton:
                         return await self._infer_several(b"".join(asked.pieces), metadata)
                     pause = next(pauses)
                     is_late = time.monotonic() + pause >= overdue
-                    if is_late or OF_A_DEAD_PROCESS not in str(refused):
+                    if is_late or not any(each in str(refused) for each in PASSES):
                         raise
                     await asyncio.sleep(pause)
 

@@ -17,6 +17,7 @@ from bundle_serving.pictures import (
     to_pixels_and_size,
 )
 from bundle_serving.repeated import Batch, Repeated
+from bundle_serving.turns import Later, Turns
 
 # Of each picture, as a batch of one.
 PIXELS, SIZE = "PIXELS", "SIZE"
@@ -26,25 +27,40 @@ Pending = Sequence["Future[Batch]"]
 class Decoder:
     def __init__(self, how: Transform, threads: int, seen: Seen | None = None) -> None:
         self._how, self._seen, self._repeated = how, seen, Repeated()
+        self._turns = Turns()
         # Pillow lets go of the interpreter's lock while it decodes and resizes.
         self._pool = ThreadPoolExecutor(threads)
 
     def begin(self, pictures: Sequence[Any], may_be_repeated: bool, alone: bool = False) -> Pending:
         """Of a request: a result for each, or the one fault of all. A single picture of a request
         that is alone is not worth waking another thread for."""
+        is_single = len(pictures) == 1
         try:
-            check_together(pictures, self._how)
+            share = check_together(pictures, self._how)
         except PictureError as fault:
             return [_fail_now(fault)]
-        submit = _compute_now if alone and len(pictures) == 1 else self._pool.submit
-        return [submit(self._decode, each, may_be_repeated) for each in pictures]
+        self._turns.enter(len(pictures))
+        try:
+            if not is_single:
+                self._turns.take(share)
+        except Later as later:
+            for _ in pictures:
+                self._turns.leave()
+            return [_fail_now(later)]
+        submit = _compute_now if alone and is_single else self._pool.submit
+        return [submit(self._decode, each, may_be_repeated, is_single) for each in pictures]
 
-    def _decode(self, picture: NDArray[np.uint8], may_be_repeated: bool) -> Batch:
+    def _decode(self, picture: NDArray[np.uint8], may_be_repeated: bool, is_single: bool) -> Batch:
+        take = self._turns.take if is_single else None
+
         def compute(_: Batch) -> Batch:
-            pixels, size = to_pixels_and_size(picture, self._how, self._seen)
+            pixels, size = to_pixels_and_size(picture, self._how, self._seen, take)
             return {PIXELS: pixels[None], SIZE: np.array([size])}
 
-        return self._repeated.rows(compute, {"": picture[None]}, [may_be_repeated])
+        try:
+            return self._repeated.rows(compute, {"": picture[None]}, [may_be_repeated])
+        finally:  # before the execution can end
+            self._turns.leave()
 
     def close(self) -> None:
         self._pool.shutdown()

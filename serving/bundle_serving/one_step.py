@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bundle_serving.decoder import Decoder, gather
 from bundle_serving.scores import Reading
+from bundle_serving.turns import Later
 
 # Of one request: its rows, or why it has none.
 Outcome: TypeAlias = NDArray[Any] | Exception
@@ -76,9 +77,8 @@ def _part(
     if not left:
         return list(found)
     results = dict(zip(left, compute(left), strict=True))
-    report(
-        name, list(left), began, [n for n, each in results.items() if isinstance(each, Exception)]
-    )
+    done = {n: each for n, each in results.items() if not isinstance(each, Later)}
+    report(name, list(done), began, [n for n, each in done.items() if isinstance(each, Exception)])
     return [results.get(number, each) for number, each in enumerate(found)]
 
 

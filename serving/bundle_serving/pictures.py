@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image, TiffImagePlugin, UnidentifiedImageError
 
 from bundle_serving import own_steps, work
+from bundle_serving.turns import Later
 
 # What people photograph, scan and download; the bytes come from strangers. So out stay formats
 # that Pillow hands to other programs (EPS) or decodes in Python (PPM: 20 s for a file of 30 MB),
@@ -138,10 +139,13 @@ def to_pixels(
 
 
 def to_pixels_and_size(
-    data: bytes | memoryview | NDArray[np.uint8], how: Transform, seen: Seen | None = None
+    data: bytes | memoryview | NDArray[np.uint8],
+    how: Transform,
+    seen: Seen | None = None,
+    take: Callable[[float], None] | None = None,
 ) -> tuple[NDArray[Any], tuple[int, int]]:
     """And the height and width of the upright picture, as it was decoded. Without antialiasing,
-    pixels are float32."""
+    pixels are float32. `take` may put off a picture of that share (Later)."""
     raw = bytes(data)
     if not raw:
         raise PictureError("the picture is empty (0 bytes); send the bytes of an image file")
@@ -151,6 +155,8 @@ def to_pixels_and_size(
                 _refuse_bomb(image, raw, how.max_megapixels)
                 width, height = image.size
                 share = _megapixels_of_work(image, raw, how) / _most_together(how)
+                if take:
+                    take(share)
                 if how.is_reduced:
                     # libjpeg scales by 1/2, 1/4 or 1/8 while it decodes. Twice the target is kept,
                     # so that the antialiasing filter still decides how the result looks.
@@ -160,7 +166,7 @@ def to_pixels_and_size(
                     seen(len(raw), width, height, image.width / width, share)
                 picture = _decode(image)
             pixels = _resize_pixels(picture, how)
-    except (PictureError, own_steps.StepFault):
+    except (PictureError, own_steps.StepFault, Later):
         raise
     except own_steps.Refused as why:
         raise PictureError(f"the picture is refused ({why}); send another one") from None
@@ -179,11 +185,11 @@ def to_pixels_and_size(
     return np.ascontiguousarray(pixels.transpose(2, 0, 1)), (picture.height, picture.width)
 
 
-def check_together(pictures: Sequence[Any] | NDArray[Any], how: Transform) -> None:
+def check_together(pictures: Sequence[Any] | NDArray[Any], how: Transform) -> float:
     """Many pictures in one request may be large, but not all of them: nobody else is served
-    meanwhile."""
-    if len(pictures) == 1:  # which has bounds of its own
-        return
+    meanwhile. The share of all that it may ask for; 0 of one, which has bounds of its own."""
+    if len(pictures) == 1:
+        return 0.0
     together = sum(_work_of(each, how) for each in pictures)
     if together > (most := _most_together(how)):
         raise PictureError(
@@ -192,6 +198,7 @@ def check_together(pictures: Sequence[Any] | NDArray[Any], how: Transform) -> No
             f"{work.DECODED_WHOLE} times), and the limit is {most:g}; send fewer at once (or raise "
             "MAX_MEGAPIXELS)"
         )
+    return together / most
 
 
 def _most_together(how: Transform) -> float:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bundle_serving import work
 from bundle_serving.identity import identity
 from bundle_serving.own_requests import own_requests
 from bundle_serving.process import sockets, traces
@@ -207,14 +208,21 @@ def reported(model: type) -> type:
         responses: list[Any] = execute_model(self, requests)
         with suppress(Exception):  # whatever it is, the answers are there
             model_name, version = self.called
-            failed = [number for number, each in enumerate(responses) if each.has_error()]
+            pairs = zip(requests, responses, strict=True)
+            done = [(request, each.has_error()) for request, each in pairs if not is_put_off(each)]
+            failed = [number for number, (_, has_failed) in enumerate(done) if has_failed]
             network = getattr(self, "network", "")
-            report(model_name, version, requests, began, failed, network)
+            report(model_name, version, [each for each, _ in done], began, failed, network)
             end_execution()
         return responses
 
     model.initialize, model.execute = initialize, execute  # type: ignore[attr-defined]
     return model
+
+
+def is_put_off(response: Any) -> bool:
+    """It comes again, and counts then."""
+    return response.has_error() and work.LATER in response.error().message()
 
 
 def report(

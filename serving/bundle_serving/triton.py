@@ -20,6 +20,7 @@ from bundle_serving.process.cores import VARIABLE, Cores
 from bundle_serving.process.log_lines import log
 from bundle_serving.repeated import may_be_repeated
 from bundle_serving.step_reports import PartReports
+from bundle_serving.turns import Later
 
 TRIM_S = 5
 # Characters of an error, which travels in a header.
@@ -235,5 +236,5 @@ def _goes(request: Any, taken: str, given: str) -> bool:
 
 def failure(fault: Exception, callers_fault: bool, busy: bool = False) -> Any:
     code = pb.TritonError.INVALID_ARG if callers_fault else pb.TritonError.INTERNAL
-    code = pb.TritonError.UNAVAILABLE if busy else code
+    code = pb.TritonError.UNAVAILABLE if busy or isinstance(fault, Later) else code
     return pb.InferenceResponse(error=pb.TritonError(str(fault)[:LONGEST_FAULT], code))

@@ -19,6 +19,7 @@ from bundle_door.triton import (
 )
 from bundle_door.wire.inference import Asked
 from bundle_serving.process.keeper_notes import Notes
+from bundle_serving.work import LATER
 
 UNKNOWN = f"{OF_AN_UNKNOWN_MODEL}: 'net' is not found"
 
@@ -65,11 +66,21 @@ def test_a_pipeline_that_is_loaded_after_the_first_one_is_waited_for() -> None:
     assert outcomes(*faults, coming=("other",)) == ["404", "2"]
 
 
-@pytest.mark.parametrize(("deaths", "outcome"), [(40, "answered"), (10**6, "500")])
-def test_a_dead_process_is_waited_for_as_long_as_the_answer_may_take(
-    deaths: int, outcome: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+DEAD = Refused(500, f"{OF_A_DEAD_PROCESS}net_0_0' is not healthy.")
+
+
+@pytest.mark.parametrize(
+    ("deaths", "fault", "outcome"),
+    [
+        (40, DEAD, "answered"),
+        (10**6, DEAD, "500"),
+        (40, Refused(503, f"in ensemble 'all', {LATER}"), "answered"),
+    ],
+)
+def test_what_passes_is_waited_for_as_long_as_the_answer_may_take(
+    deaths: int, fault: Refused, outcome: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """On a busy machine the keeper takes long to start another one."""
+    """On a busy machine the keeper takes long to start another process."""
     monkeypatch.setattr(triton, "PAUSES_S", (0, 0.001))
     left = deaths
 
@@ -77,7 +88,7 @@ def test_a_dead_process_is_waited_for_as_long_as_the_answer_may_take(
         nonlocal left
         left -= 1
         if left >= 0:
-            raise Refused(500, f"{OF_A_DEAD_PROCESS}net_0_0' is not healthy.")
+            raise fault
         return "answered"
 
     async def asked() -> str:

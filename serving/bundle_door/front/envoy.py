@@ -21,9 +21,9 @@ from bundle_door.limits import LATE_S, Limits
 from bundle_door.note import CLIENT_HEADER, REQUEST_ID
 from bundle_door.triton import (
     MOST_WAITING,
-    OF_A_DEAD_PROCESS,
     OF_AN_UNKNOWN_MODEL,
     ON_ITS_WAY,
+    PASSES,
 )
 from bundle_serving.address import BALANCED
 from bundle_serving.process import relayed, sockets
@@ -537,7 +537,7 @@ def again(route: Config) -> Config:
     drawn at random."""
     messages = [
         {"name": "grpc-message", "string_match": {"contains": text}}
-        for text in (OF_A_DEAD_PROCESS, ON_ITS_WAY)
+        for text in (*PASSES, ON_ITS_WAY)
     ]
     policy = {
         "retry_on": "connect-failure,refused-stream,reset,retriable-headers",
