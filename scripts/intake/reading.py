@@ -69,7 +69,8 @@ def require_exclusive(name: str, logarithms: NDArray[Any]) -> None:
     if np.abs(np.exp(logarithms).sum(axis=1) - 1).max() > SLACK:
         raise UserError(
             f"{name} gives no number above 0: scores, or logarithms of independent probabilities?",
-            "say OUTPUT=scores, or export it with a sigmoid at its end",
+            "export it without the logarithm at its end; or say OUTPUT=scores: the order of its "
+            "labels is right then, and their probabilities are not",
         )
 
 
