@@ -31,6 +31,9 @@ PORTS = {relayed.HTTP: 8000, relayed.GRPC: 8001, relayed.METRICS: 8002}
 MOST_CONNECTIONS = 2 * Limits.connections
 # What a connection may have waiting here in each direction, and all of them.
 CONNECTION_BYTES, HEAP_BYTES = 32 << 10, 256 << 20
+# A connection waits for a door that is started again: each pause is drawn at random, so for about
+# ten seconds.
+TRIES = 20
 # A server that is told to end with this gets so long to answer.
 DRAIN_S = 30.0
 ACTIVE = r"/stats?filter=^cluster\..*upstream_cx_active"
@@ -69,6 +72,8 @@ def build_listener(name: str, port: int) -> Config:
         stat_prefix=name,
         cluster=name,
         idle_timeout=seconds(0),  # the server's to end
+        max_connect_attempts=TRIES,
+        backoff_options={"base_interval": seconds(0.1), "max_interval": seconds(1)},
     )
     return {
         "name": name,

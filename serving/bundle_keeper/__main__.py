@@ -7,6 +7,7 @@ Unknown options are passed to start_server.
 
     a process is stopped           it is resumed
     a model lacks a process        it is reloaded while its other processes serve      (watch.py)
+    a pipeline hangs in its load   the server is restarted without it
     a pipeline does not answer     its models are reloaded, or loaded                  (watch.py)
     a process of the door has      it is restarted; the first one with Envoy, also if the door lets
       exited, or hangs               nobody in
@@ -40,20 +41,21 @@ from bundle_keeper.children import Child
 from bundle_keeper.front import Front
 from bundle_keeper.pauses import Pauses
 from bundle_keeper.triton_control import BUSY, Triton
+from bundle_keeper.waiting_room import WaitingRoom
 from bundle_keeper.watch import Watch
 from bundle_serving import own_requests
 from bundle_serving.process import gpu, guard, keeper_notes, leftovers, main_pipeline, sockets
 from bundle_serving.process.hands import Hands
 from bundle_serving.process.keeper_notes import DOOR, SERVER, Notes, log
 from bundle_serving.process.main_pipeline import find_main
-from bundle_serving.process.processes import Process, children_of
+from bundle_serving.process.processes import Process
 from bundle_serving.process.start_server import DOOR_EXIT_S, EXIT_TIMEOUT_S
 from bundle_serving.protocol import local_http
 
 START_S = 300  # until everything is loaded, and the door listens
 MOST_STARTS = 3  # failed starts of the server
 ASK_DOOR_S, MOST_SILENT = 5, 3
-LOOK_FOR_DOOR_S = 1  # until it listens
+LOOK_FOR_DOOR_S = 0.25  # until it listens
 LEAVES_S = 3  # a door that lets nobody in may still be answering somebody
 
 
@@ -72,7 +74,13 @@ class Keeper:
         self._hands = Hands(options.hands_off)
         self._pauses = Pauses()
         self._front = Front(options)
+        ports = (options.http_port, options.grpc_port, options.metrics_port)
+        # A relay keeps the ports of containers.
+        kept = [] if os.environ.get("RELAY_FOLDER") else [*map(int, ports)]
+        self._waiting_room = WaitingRoom(options.address, kept)
         self._guard = afresh.guard()
+        # Pipelines that hung when they were loaded.
+        self._left_out: set[str] = set()
         self._server: Child | None = None
         self._door: Child | None = None
         # Its further processes, by number.
@@ -126,12 +134,12 @@ class Keeper:
             await asyncio.Event().wait()
 
     async def _take_its_place(self) -> NoReturn:
-        """This process goes on as the guard, with server and door as its children, which the next
-        keeper finds. Those that an earlier keeper started are nobody's now."""
+        """This process goes on as the guard. The next keeper finds server and door among its
+        children, and those that an earlier keeper started, which are nobody's now, by their
+        numbers."""
         log("its guard is gone: it begins anew, guarded")
-        for child in (self._door, *self._workers.values(), self._server):
-            if child and child.pid not in children_of(os.getpid()):
-                await child.end(0)
+        children = (self._door, *self._workers.values(), self._server)
+        afresh.note_orphans([each.pid for each in children if each])
         os.execv(self._guard[0], self._guard)
 
     async def _keep_door(self) -> NoReturn:
@@ -147,6 +155,7 @@ class Keeper:
             await self._door.end(LEAVES_S if self._door_is_shut.done() else 0)
             if not (was_up or self._notes.times_ready):
                 raise GivenUp(START_FAILED, "the door does not start")
+            await self._waiting_room.open()
             await self._pauses.wait_before(DOOR)
             self._door = None
             self._notes.note_restored(DOOR, f"{why}: restarted it")
@@ -188,6 +197,7 @@ class Keeper:
                     return f"the door let nobody in ({self._door_is_shut.result()})"
                 if await self._door_lives():
                     silent, self._door_listened = 0, True
+                    self._waiting_room.close()
                 else:
                     silent += 1
         finally:
@@ -271,24 +281,38 @@ class Keeper:
             self._reopen,
         )
         self._notes.announce(self._list_extra_pipelines())
-        extra = asyncio.create_task(self._load_extra_pipelines(self._notes.coming))
+        loading = asyncio.create_task(self._load_extra_pipelines(self._notes.coming))
+        watching = asyncio.create_task(watch.until_it_must_be_started_again())
         try:
-            return await watch.until_it_must_be_started_again()
+            await asyncio.wait((loading, watching), return_when=asyncio.FIRST_COMPLETED)
+            if loading.done() and (late := await loading):
+                self._left_out.add(late)
+                return f"{late} did not load within {self._options.load_s:g} s and is left out"
+            return await watching
         finally:
-            extra.cancel()
+            for task in (loading, watching):
+                task.cancel()
+            await asyncio.gather(loading, watching, return_exceptions=True)
 
     def _list_extra_pipelines(self) -> list[str]:
         """Make's notes outlast the container, and its own has what make does not know."""
         noted = keeper_notes.read_loaded_beside(self._options.admin_key_file.parent) or []
         asked = self._options.extra_pipelines.split()
-        return [*dict.fromkeys([*asked, *noted, *self._notes.extra_pipelines])]
+        known = dict.fromkeys([*asked, *noted, *self._notes.extra_pipelines])
+        return [name for name in known if name not in self._left_out]
 
-    async def _load_extra_pipelines(self, names: list[str]) -> None:
-        """A fresh server has only the main one."""
+    async def _load_extra_pipelines(self, names: list[str]) -> str | None:
+        """A fresh server has only the main one. Returns the one that does not load in time: Triton
+        loads nothing else meanwhile, and cannot be told to give it up."""
         for name in names:
-            while not await self._load(name):
-                await asyncio.sleep(1)
+            try:
+                async with asyncio.timeout(self._options.load_s):
+                    while not await self._load(name):
+                        await asyncio.sleep(1)
+            except TimeoutError:
+                return name
             self._notes.announce([other for other in self._notes.coming if other != name])
+        return None
 
     async def _load(self, name: str) -> bool:
         """False if a busy server is to be asked again."""
@@ -360,6 +384,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--load-model", metavar="NAME", help="the main pipeline")
     extra = os.environ.get("EXTRA_PIPELINES", "")
     parser.add_argument("--extra-pipelines", metavar="NAMES", default=extra, help="from its start")
+    patience = "for each of them to load, until it is left out"
+    parser.add_argument("--load-s", type=float, default=START_S, metavar="SECONDS", help=patience)
     parser.add_argument("--shm-prefix", default="triton_bundle_")
     parser.add_argument(
         "--door-last", action="store_true", help="only once all is loaded: another one has its port"

@@ -11,21 +11,24 @@ hosts where nothing else restarts it.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
 from bundle_serving.process.log_lines import log
-from bundle_serving.process.processes import children_of, look_at
+from bundle_serving.process.processes import Process, began, children_of, look_at
 
 MODULE = "bundle_keeper.afresh"
 START_FAILED, GIVEN_UP = 3, 4
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30
 LONG_S = 60  # a program that ran this long did not fail to start
+ORPHANS = "BUNDLE_ORPHANS"  # the variable
 PR_SET_CHILD_SUBREAPER = 36  # from <sys/prctl.h>
 
 
@@ -34,6 +37,25 @@ def guard() -> list[str]:
     parent = look_at(os.getppid())
     words = [*parent.arguments[:-1]] if parent else []  # each ends with a zero
     return words if MODULE in words else []
+
+
+def note_orphans(pids: Sequence[int]) -> None:
+    """For the program that goes on: processes that may not be its children."""
+    noted = []
+    for pid in pids:
+        with suppress(OSError):  # ended meanwhile
+            noted.append([pid, began(pid)])
+    os.environ[ORPHANS] = json.dumps(noted)
+
+
+def orphans() -> list[Process]:
+    """Which an earlier program has noted, as far as they run."""
+    found = []
+    for pid, then in json.loads(os.environ.get(ORPHANS, "[]")):
+        with suppress(OSError):
+            if began(pid) == then and (process := look_at(pid)):
+                found.append(process)
+    return found
 
 
 def main(argv: list[str]) -> int:
@@ -89,6 +111,9 @@ def _wait_for_end(program: int) -> int:
 
 
 def _end_all() -> None:
+    for orphan in orphans():
+        with suppress(ProcessLookupError):
+            os.killpg(orphan.pid, signal.SIGKILL)
     while left := list(children_of(os.getpid())):
         for process in left:
             with suppress(ProcessLookupError):

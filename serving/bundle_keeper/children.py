@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
+from bundle_keeper.afresh import orphans
 from bundle_serving.process.processes import Process, family
 
 
@@ -38,7 +39,7 @@ class Child:
     @classmethod
     def find_running(cls, is_it: Callable[[Process], bool]) -> Child | None:
         """A matching process that is running already, started by this one or not."""
-        there = (each for each in family(os.getppid()) if each.pid != os.getpid())
+        there = (each for each in [*family(os.getppid()), *orphans()] if each.pid != os.getpid())
         return next((cls(each.pid) for each in there if is_it(each)), None)
 
     @property

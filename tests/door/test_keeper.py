@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -65,20 +66,18 @@ class Kept:
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> int:
         """0 where nobody answers."""
-        connection: http.client.HTTPConnection
-        if self.tls:
-            context = ssl.create_default_context(cafile=str(self.tls))
-            connection = http.client.HTTPSConnection(
-                "localhost", self.http_port, timeout=60, context=context
-            )
-        else:
-            connection = http.client.HTTPConnection("localhost", self.http_port, timeout=60)
-        with contextlib.closing(connection):
+        with contextlib.closing(self.connection()) as connection:
             try:
                 connection.request(method, path, body, RAW)
                 return connection.getresponse().status
             except (OSError, http.client.HTTPException):
                 return 0
+
+    def connection(self) -> http.client.HTTPConnection:
+        if not self.tls:
+            return http.client.HTTPConnection("localhost", self.http_port, timeout=60)
+        context = ssl.create_default_context(cafile=str(self.tls))
+        return http.client.HTTPSConnection("localhost", self.http_port, timeout=60, context=context)
 
     def ready(self) -> bool:
         return self.ask("GET", "/v2/health/ready") == 200
@@ -131,6 +130,7 @@ class Kept:
 
 
 PLAIN, KEYED_TLS, TWO, GPU = "plain", "tls and keys", "two processes", "a GPU"
+IMPATIENT = "impatient"
 
 
 @pytest.fixture(params=[PLAIN, KEYED_TLS])
@@ -164,6 +164,8 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
         *("--http-port", str(http_port), "--grpc-port", str(grpc_port)),
         *("--metrics-port", str(metrics_port)),
     ]
+    if request.param == IMPATIENT:
+        command.append("--load-s=3")
     with removed_afterwards(regions):
         guard = subprocess.Popen(command, env=environment, cwd=ROOT)
         tls = tmp_path / CERTIFICATE if request.param == KEYED_TLS else None
@@ -331,6 +333,50 @@ def test_a_keeper_without_a_guard_gets_another(kept: Kept) -> None:
     assert kept.answers() and kept.process("bundle_door") == door
 
 
+def is_guard(kept: Kept, number: int) -> bool:
+    return kept.process(GUARD) == number
+
+
+def test_each_guard_that_is_killed_gets_another(kept: Kept) -> None:
+    """Server and door go on, whoever started them; and end when the last guard is told to."""
+    parts = "bundle_door", "tritonserver"
+    numbers = [kept.process(name) for name in parts]
+    for _ in range(3):
+        keeper = wait_until(lambda: kept.process(KEEPER), "a keeper", 60)
+        kept.kill(GUARD)
+        wait_until(partial(is_guard, kept, keeper), "a new guard", 60)
+    wait_until(lambda: kept.process(KEEPER), "a new keeper", 60)
+    assert kept.answers() and [kept.process(name) for name in parts] == numbers
+    os.kill(numbers[0], signal.SIGKILL)
+    wait_until(lambda: kept.process("bundle_door") not in (0, numbers[0]), "a new door", 60)
+    wait_until(kept.answers, "answers", 60)
+    os.kill(kept.process(GUARD), signal.SIGTERM)
+    wait_until(lambda: not kept.processes(), "the end of all", 60)
+
+
+@pytest.mark.parametrize("victim", ["bundle_door", "envoy"])
+def test_connections_wait_for_another_door(kept: Kept, victim: str) -> None:
+    """As soon as its end was seen."""
+    envoy = kept.process("envoy")
+    kept.kill(victim)
+    wait_until(lambda: kept.process("envoy") != envoy, "its end", 60)
+
+    def connect() -> http.client.HTTPConnection | None:
+        connection = kept.connection()
+        try:
+            connection.connect()
+            return connection
+        except OSError:
+            return None
+
+    first = wait_until(connect, "an open port", 60)
+    with ThreadPoolExecutor(8) as clients:
+        assert {*clients.map(lambda _: kept.answers(), range(16))} == {True}
+    with contextlib.closing(first):
+        first.request("POST", "/v2/models/picture/infer", JPEG, RAW)
+        assert first.getresponse().status == 200
+
+
 def test_a_process_that_died_while_there_was_no_keeper(kept: Kept) -> None:
     """It is missed at once, not once questions fail."""
     kept.gate.touch()
@@ -343,6 +389,16 @@ def test_a_process_that_died_while_there_was_no_keeper(kept: Kept) -> None:
     wait_until(lambda: any("picture: " in did for did in kept.did()), "a new process", 120)
     assert any("picture: it lacked a process" in did for did in kept.did())
     assert kept.answers()
+
+
+@pytest.mark.parametrize("kept", [IMPATIENT], indirect=True)
+def test_a_load_that_hangs_is_given_up(kept: Kept) -> None:
+    """With the server, whose other pipelines answer again."""
+    why = f"{LATER} did not load within 3 s and is left out: {AGAIN}"
+    wait_until(lambda: why in kept.did(), "a restart", 120)
+    wait_until(kept.answers, "answers", 120)
+    assert keeper_notes.read_coming(kept.run_dir) == []
+    assert kept.ask("POST", f"/v2/models/{LATER}/infer", JPEG) == 404
 
 
 def test_damaged_notes_are_mended(kept: Kept) -> None:

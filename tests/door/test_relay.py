@@ -11,8 +11,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bundle_door.access import certificate
@@ -153,3 +155,19 @@ def test_nobody_answers_where_no_server_is(shared: Path, tmp_path: Path) -> None
     closed = pytest.raises((http.client.RemoteDisconnected, ConnectionError))
     with relaying(tmp_path / "empty", tmp_path) as (_, port), closed:
         ask(connect(port))
+
+
+def test_connections_wait_for_a_server_that_is_started_again(tmp_path: Path) -> None:
+    with relaying(tmp_path, tmp_path) as (_, port), ThreadPoolExecutor(4) as clients:
+        asked = [clients.submit(ask, connect(port)) for _ in range(4)]
+        wait_until(lambda: count_waiting(port) >= len(asked), "their connections")
+        with another_server(tmp_path):
+            (tmp_path / relayed.SERVING).symlink_to("other")
+            assert [each.result() for each in asked] == [b"other"] * 4
+
+
+def count_waiting(port: int) -> int:
+    return sum(
+        [*each.laddr][1:] == [port] and each.status == psutil.CONN_ESTABLISHED
+        for each in psutil.net_connections("tcp4")
+    )
