@@ -78,7 +78,7 @@ class Keeper:
         # A relay keeps the ports of containers.
         kept = [] if os.environ.get("RELAY_FOLDER") else [*map(int, ports)]
         self._waiting_room = WaitingRoom(options.address, kept)
-        self._guard = afresh.guard()
+        self._guard, self._guarded_by = afresh.guard()
         # Pipelines that hung when they were loaded.
         self._left_out: set[str] = set()
         self._server: Child | None = None
@@ -128,10 +128,11 @@ class Keeper:
         return code
 
     async def _guard_ended(self) -> None:
-        if self._guard:
-            await Child(os.getppid()).wait()
-        else:
+        if not self._guard:
             await asyncio.Event().wait()
+        with suppress(ProcessLookupError):
+            if os.getppid() == self._guard:
+                await Child(self._guard).wait()
 
     async def _take_its_place(self) -> NoReturn:
         """This process goes on as the guard. The next keeper finds server and door among its
@@ -140,7 +141,7 @@ class Keeper:
         log("its guard is gone: it begins anew, guarded")
         children = (self._door, *self._workers.values(), self._server)
         afresh.note_orphans([each.pid for each in children if each])
-        os.execv(self._guard[0], self._guard)
+        os.execv(self._guarded_by[0], self._guarded_by)
 
     async def _keep_door(self) -> NoReturn:
         self._door = Child.find_running(lambda process: self._is_door(process, 0))

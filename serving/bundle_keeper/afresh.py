@@ -28,15 +28,14 @@ MODULE = "bundle_keeper.afresh"
 START_FAILED, GIVEN_UP = 3, 4
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30
 LONG_S = 60  # a program that ran this long did not fail to start
-ORPHANS = "BUNDLE_ORPHANS"  # the variable
+GUARD, ORPHANS = "BUNDLE_GUARD", "BUNDLE_ORPHANS"  # variables
 PR_SET_CHILD_SUBREAPER = 36  # from <sys/prctl.h>
 
 
-def guard() -> list[str]:
-    """The command by which this process is guarded; empty if it is not."""
-    parent = look_at(os.getppid())
-    words = [*parent.arguments[:-1]] if parent else []  # each ends with a zero
-    return words if MODULE in words else []
+def guard() -> tuple[int, list[str]]:
+    """Who guards this process, which may have ended already, and its command; 0 if nobody does."""
+    number, command = json.loads(os.environ.get(GUARD, "[0, []]"))
+    return number, command
 
 
 def note_orphans(pids: Sequence[int]) -> None:
@@ -61,6 +60,8 @@ def orphans() -> list[Process]:
 def main(argv: list[str]) -> int:
     go_on = argv[:1] == ["--go-on"]
     command = argv[1:] if go_on else argv
+    words = [sys.executable, "-m", MODULE, *argv]
+    os.environ[GUARD] = json.dumps([os.getpid(), words])
     # Orphans of the program become our children, and ours to end.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGINT, lambda *_: signal.raise_signal(signal.SIGTERM))
