@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,16 +43,21 @@ class Decoder:
         self._turns.enter(len(pictures))
         try:
             if not is_single:
-                self._turns.take(share)
+                self._turns.take(share, alone)
         except Later as later:
             for _ in pictures:
                 self._turns.leave()
             return [_fail_now(later)]
         submit = _compute_now if alone and is_single else self._pool.submit
-        return [submit(self._decode, each, may_be_repeated, is_single) for each in pictures]
+        take = partial(self._turns.take, alone=alone) if is_single else None
+        return [submit(self._decode, each, may_be_repeated, take) for each in pictures]
 
-    def _decode(self, picture: NDArray[np.uint8], may_be_repeated: bool, is_single: bool) -> Batch:
-        take = self._turns.take if is_single else None
+    def _decode(
+        self,
+        picture: NDArray[np.uint8],
+        may_be_repeated: bool,
+        take: Callable[[float], None] | None,
+    ) -> Batch:
 
         def compute(_: Batch) -> Batch:
             pixels, size = to_pixels_and_size(picture, self._how, self._seen, take)

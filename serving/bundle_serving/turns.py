@@ -18,6 +18,8 @@ from bundle_serving.process.cores import VARIABLE
 
 # Of all that a request may ask for: what is larger waits for its turn, what is smaller for nothing.
 LARGE, SMALL = 1 / 4, 1 / 16
+# So often large ones make way for the others of their execution, which would wait for them.
+MAKE_WAY = 8
 
 
 class Later(Exception):
@@ -39,6 +41,7 @@ class Turns:
         self._lock = threading.Lock()
         # Of the execution that is going on: its pictures, and what was taken for them.
         self._pending, self._taken, self._has_turn = 0, 0.0, False
+        self._made_way = 0
 
     def enter(self, pictures: int) -> None:
         with self._lock:
@@ -54,12 +57,16 @@ class Turns:
                     fcntl.lockf(self._shared, fcntl.LOCK_UN)
                 self._has_turn = False
 
-    def take(self, share: float) -> None:
-        """Of all that a request may ask for."""
+    def take(self, share: float, alone: bool = True) -> None:
+        """Of all that a request may ask for; whether the execution has no other request."""
         with self._lock:
             if share > SMALL and self._taken and self._taken + share > 1:
                 raise Later
             if share > LARGE:
+                if not alone and self._made_way < MAKE_WAY:
+                    self._made_way += 1
+                    raise Later
+                self._made_way = 0
                 if self._has_turn or not self._finds_turn():
                     raise Later
                 self._has_turn = True
