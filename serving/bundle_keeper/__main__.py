@@ -48,7 +48,7 @@ from bundle_serving.process import gpu, guard, keeper_notes, leftovers, main_pip
 from bundle_serving.process.hands import Hands
 from bundle_serving.process.keeper_notes import DOOR, SERVER, Notes, log
 from bundle_serving.process.main_pipeline import find_main
-from bundle_serving.process.processes import Process
+from bundle_serving.process.processes import Process, family
 from bundle_serving.process.start_server import DOOR_EXIT_S, EXIT_TIMEOUT_S
 from bundle_serving.protocol import local_http
 
@@ -56,6 +56,7 @@ START_S = 300  # until everything is loaded, and the door listens
 MOST_STARTS = 3  # failed starts of the server
 ASK_DOOR_S, MOST_SILENT = 5, 3
 LOOK_FOR_DOOR_S = 0.25  # until it listens
+ENVOY = "envoy"  # the door's child
 LEAVES_S = 3  # a door that lets nobody in may still be answering somebody
 
 
@@ -186,6 +187,7 @@ class Keeper:
     async def _door_ends(self, door: Child) -> str:
         """Waits until it exits or hangs, that is, gives no sign of life several times."""
         silent, ended = 0, asyncio.ensure_future(door.wait())
+        waiting = asyncio.create_task(self._wait_for_envoys_end(door))
         try:
             # A busy machine may take long to start it.
             while silent < (MOST_SILENT if self._door_listened else START_S // LOOK_FOR_DOOR_S):
@@ -203,7 +205,18 @@ class Keeper:
                     silent += 1
         finally:
             ended.cancel()
+            waiting.cancel()
         return "the door hung"
+
+    async def _wait_for_envoys_end(self, door: Child) -> None:
+        """The door ends a little later, in which all who come would be refused."""
+        while not self._door_listened:
+            await asyncio.sleep(LOOK_FOR_DOOR_S)
+        for each in family(door.pid):
+            if each.name == ENVOY:
+                with suppress(ProcessLookupError):
+                    await Child(each.pid).wait()
+                await self._waiting_room.open()
 
     def _reopen(self, why: str) -> None:
         """Not a door that is still starting."""

@@ -25,6 +25,8 @@ class WaitingRoom:
     async def open(self) -> None:
         """Not a port that is another's by now, such as of the server that follows this one."""
         for port in self._ports:
+            if port in self._open:
+                continue
             for _ in range(TRIES):
                 with suppress(OSError):
                     self._listen(port, is_shared=False).close()
