@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from tests.project import ROOT
 
 PICTURES = ROOT / "docs" / "pictures"
+# In a picture of the page, its words.
+WORDS = "Words"
 # In the page's colours, on a light and on a dark screen.
 STYLE = """<style>
 text { font: 14px system-ui, sans-serif; fill: #16201f }

@@ -47,7 +47,6 @@ from tests.terminals import typed, what_stays
 PICTURES = ROOT / "docs" / "pictures"
 COLUMNS = 92
 SCREEN = 1366, 768
-WORDS = "Words"
 # What the page says whatever it is asked.
 OWN_WORDS = """[...document.querySelectorAll(
     'h2, nav a, #tiles dt, .tiles-say, .choices label, .drop-say, #choose, .samples, .spans span')]
@@ -183,7 +182,7 @@ def keep(tab: Tab, file: Path) -> None:
     """With the page's own words on it, by which a test finds out that it is of another page."""
     tab.picture(file, whole=False)
     words = PngInfo()
-    words.add_itxt(WORDS, "\n".join(tab.run(OWN_WORDS)))
+    words.add_itxt(drawn_pictures.WORDS, "\n".join(tab.run(OWN_WORDS)))
     with Image.open(file) as picture:
         picture.load()
     picture.save(file, pnginfo=words)

@@ -14,9 +14,8 @@ import pytest
 from PIL import Image
 
 from bundle_door.documents import find_files
-from tests.drawn_pictures import DRAWN, PICTURES, read_ratios
+from tests.drawn_pictures import DRAWN, PICTURES, WORDS, read_ratios
 from tests.project import ROOT, find_brought
-from tests.readme_pictures import WORDS
 
 # Of the page, in a browser.
 TAKEN = [*sorted(PICTURES.glob("*.png")), *find_brought("*/page.png")]
