@@ -488,6 +488,7 @@ def test_down_leaves_nothing(swarm: Swarm) -> None:
 
 def is_empty(swarm: Swarm, node: Node) -> bool:
     networks = node.docker("network", "ls", "--format", "{{.Name}}")
-    # Compose makes it for the steps, and `make clean` removes it.
-    volumes = {*node.docker("volume", "ls", "--quiet").split()} - {f"{swarm.name}_state"}
+    # Compose makes these for the steps, and `make clean` removes them.
+    of_steps = {f"{swarm.name}_{volume}" for volume in ("state", "ports")}
+    volumes = {*node.docker("volume", "ls", "--quiet").split()} - of_steps
     return not (node.docker("ps", "--all", "--quiet") or volumes or swarm.name in networks)
