@@ -73,14 +73,10 @@ def write(target: Path, settings: Settings) -> list[str]:
 
 def bundle_files() -> list[str]:
     """Those that git knows or would take; without git, all that make did not write."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    if listed.returncode == 0:
-        known = [Path(name) for name in listed.stdout.split("\0") if name]
+    if (ROOT / ".git").exists() and shutil.which("git"):
+        words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        listed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        known = [Path(name) for name in listed.split("\0") if name]
     else:
         known = [path.relative_to(ROOT) for path in ROOT.rglob("*")]
     names = [

@@ -19,7 +19,7 @@ from typing import Any
 
 from scripts.artefacts.picture import mug
 from scripts.base import console
-from scripts.base.paths import ROOT
+from scripts.base.paths import PYTHON, ROOT
 from scripts.base.ports import free_ports
 from scripts.recipes import folders, pipelines
 from scripts.settings.settings import PORTS
@@ -155,7 +155,8 @@ def _ran(step: Step, project: Copy) -> Outcome:
     console.note(f"{step.name} …")
     began = time.monotonic()
     words = step.target.split()
-    command = ["sh", "-c", step.target] if words[1:] else ["make", "--no-print-directory", *words]
+    program = (str(PYTHON), "-m", "scripts.program", "--folder", ".", *words)  # make may be missing
+    command = ("sh", "-c", step.target) if words[1:] else program
     done = subprocess.run(
         command,
         cwd=project.path,

@@ -12,6 +12,7 @@ from scripts.base.errors import UserError
 def test_a_pack_has_nothing_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkout = tmp_path / "checkout"
     monkeypatch.setattr(pack, "ROOT", checkout)
+    monkeypatch.setenv("PATH", "")  # without git
     for name in ("Makefile", ".env", ".env.before", "own/mine", "build/x"):
         files.write(checkout / name, "")
     assert pack.bundle_files() == ["Makefile"]
