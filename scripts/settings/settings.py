@@ -303,6 +303,12 @@ class Gpu(Group):
 class Building(Group):
     """For building"""
 
+    registry = text(
+        "",
+        """Where released images are, such as registry.example/team: those of this version are taken
+        from there. Empty, or where there are none: they are built.""",
+        COMMAND,
+    )
     ca_bundle = text_or_files(
         "",
         "Certificates that image builds and downloads trust, for a company proxy.",

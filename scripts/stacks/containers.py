@@ -23,6 +23,7 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
 
 import docker
+from bundle_client import __version__
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.process import keeper_notes, main_pipeline, relayed
 from bundle_serving.process.exposure import PRIVATE_KEY
@@ -53,6 +54,9 @@ SERVED = ROOT / "build" / "run" / "compose.yaml"
 
 # The images that a pack brought along, by service.
 LOADED = ROOT / "build" / "images.json"
+
+# The images of a release. Others are built from NVIDIA's, or beside the server.
+RELEASED = ("export", "layout", "server")
 
 # Compose's working directory label: the checkout for make and for plain `docker compose`, or the
 # folder of SERVED.
@@ -474,7 +478,7 @@ class DockerStack:
 
     def _is_to_stop(self, container: Container) -> bool:
         image = str(container.attrs["Config"]["Image"])
-        another_flavours = not image.endswith(f"-server{self.image_suffix}")
+        another_flavours = not re.search(rf"-server{self.image_suffix}(:[\d.]+)?$", image)
         service = container.labels[SERVICE]
         return service not in list_staying() and not (service == "server" and another_flavours)
 
@@ -648,7 +652,7 @@ class DockerStack:
         files.write(LOADED, json.dumps(_read_loaded() | {service: image.id}) + "\n")
 
     def build(self, service: str, announced: bool = True) -> None:
-        if self._is_loaded(service):
+        if self._is_loaded(service) or self._is_released(service):
             return
         if announced:
             console.note(f"image {self._image(service)}: building if needed …")
@@ -660,6 +664,20 @@ class DockerStack:
                 f"the image of {service} cannot be built: {why}",
                 "try again (behind a company proxy, set CA_BUNDLE)",
             )
+
+    def _is_released(self, service: str) -> bool:
+        """Whether the image is the one of REGISTRY, which is fetched where it is not here."""
+        if not self._settings.registry or service not in RELEASED or self.image_suffix:
+            return False
+        released = name_released(self._settings.registry, service)
+        if not self._engine.images.list(released):
+            console.note(f"image {released}: fetching …")
+            fetched = subprocess.run(["docker", "pull", released], capture_output=True, text=True)
+            if fetched.returncode:
+                console.note(f"it cannot be had ({last_line(fetched.stderr)})")
+                return False
+        self._engine.images.get(released).tag(self._image(service))
+        return True
 
     def _is_loaded(self, service: str) -> bool:
         """Whether the image is the one that a pack brought along."""
@@ -696,6 +714,7 @@ class DockerStack:
             "CHECKOUT": str(ROOT),
             "FROM": "",  # what that names, make has taken in
             "REVISION": revision(),
+            "REGISTRY": "",  # what is there, make has fetched
         }
         for each in parts.find("compose"):
             own |= each.list_variables()
@@ -729,6 +748,10 @@ class DockerStack:
             timeout=timeout,
             input=stdin,
         )
+
+
+def name_released(registry: str, service: str) -> str:
+    return f"{registry.rstrip('/')}/triton-bundle-{service}:{__version__}"
 
 
 # What images are built from.

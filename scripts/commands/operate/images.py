@@ -9,24 +9,23 @@ cosign signs them if it is installed.
 
 from __future__ import annotations
 
-from bundle_client import __version__
 from scripts.artefacts.step import Place
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
-from scripts.stacks.containers import DockerStack, why_not_docker
+from scripts.stacks.containers import RELEASED, DockerStack, name_released, why_not_docker
 
 
 def main() -> int:
     if obstacle := why_not_docker():
         raise UserError("images need Docker", obstacle)
-    registry = arguments.load().push.rstrip("/")
+    registry = arguments.load().push
     stack = DockerStack(Settings.load())
     stack.prepare_place(Place.EXPORT)
-    for service in ("export", "layout", "server"):
+    for service in RELEASED:
         stack.build(service)
         if registry:
-            pushed = stack.push(service, f"{registry}/triton-bundle-{service}:{__version__}")
+            pushed = stack.push(service, name_released(registry, service))
             console.note(f"pushed: {pushed}")
     return 0

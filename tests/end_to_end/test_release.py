@@ -1,0 +1,171 @@
+"""A release, step by step as .github/workflows/release.yml has it, to a registry and an index on
+this machine; then what was released serves."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import docker
+from bundle_client import __version__
+from tests.networks import draw_network
+from tests.plugin import require_docker
+from tests.project import Project, free_ports, picture, run, wait_until
+
+# The images take minutes to build and push.
+pytestmark = pytest.mark.rare
+
+LABELS = [f"bird {number}" for number in range(10)]
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Debian's, as a process on this machine, which Docker trusts without TLS."""
+    require_docker()
+    if not shutil.which("docker-registry"):
+        pytest.skip("no registry here (apt-get install docker-registry)")
+    folder, (port,) = tmp_path_factory.mktemp("registry"), free_ports(1)
+    address = f"127.0.0.1:{port}"
+    storage = {"filesystem": {"rootdirectory": str(folder / "data")}}
+    config = {"version": 0.1, "storage": storage, "http": {"addr": address}}
+    (folder / "config.json").write_text(json.dumps(config))
+    with (folder / "log").open("w") as log:
+        serving = subprocess.Popen(
+            ["docker-registry", "serve", str(folder / "config.json")], stdout=log, stderr=log
+        )
+    try:
+        wait_until(lambda: "listening on" in (folder / "log").read_text(), "the registry")
+        yield f"{address}/team"
+    finally:
+        serving.kill()
+        serving.wait()
+        shutil.rmtree(folder / "data", ignore_errors=True)
+        images = docker.from_env().images
+        for name in (name for image in images.list() for name in image.tags if address in name):
+            images.remove(name)
+
+
+class Release:
+    """A clone with a commit, and what its steps leave."""
+
+    def __init__(self, home: Path, registry: str) -> None:
+        self.project = Project.bare(home / "released", FLAVOUR="cpu", SAMPLES="")
+        self.key, self.out = home / "key", self.project.path / "build" / "release"
+        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.key))
+        who = ["-c", "user.name=tests", "-c", "user.email=tests@localhost"]
+        for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "released"]):
+            run("git", "-C", str(self.project.path), *words)
+        self.variables = {"REGISTRY": registry, "SIGNING_KEY": str(self.key)}
+
+    def step(self, *names: str) -> str:
+        done = self.project.run_command(sys.executable, ".ci/release.py", *names, **self.variables)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory, registry: str) -> Iterator[Release]:
+    made = Release(tmp_path_factory.mktemp("release"), registry)
+    try:
+        for name in ("packages", "check", "notes", "index", "install", "images", "sbom"):
+            made.step(name)
+        for name in ("join", "provenance", "sign"):
+            made.step(name)
+        yield made
+    finally:
+        made.project.make("clean")
+
+
+def test_what_was_installed_from_the_index_answers(released: Release) -> None:
+    program = str(released.out / "installed" / "bin" / "triton-bundle")
+    assert run(program, "version") == f"{__version__}\n"
+    assert "triton-bundle help COMMAND" in run(program, "help")
+    listed = sorted(each.name for each in (released.out / "index").rglob("*.*"))
+    assert [name for name in listed if name != "index.html"] == [
+        f"triton_bundle-{__version__}-py3-none-any.whl",
+        f"triton_bundle-{__version__}.tar.gz",
+        f"triton_bundle_client-{__version__}-py3-none-any.whl",
+        f"triton_bundle_client-{__version__}.tar.gz",
+    ]
+
+
+def test_all_of_it_is_signed(released: Release) -> None:
+    signers = released.out.parent / "signers"
+    signers.write_text(f"release {released.key.with_suffix('.pub').read_text()}")
+    sums = released.out / "SHA256SUMS"
+    words = ["ssh-keygen", "-Y", "verify", "-f", str(signers), "-I", "release", "-n", "file"]
+    words += ["-s", f"{sums}.sig"]
+    subprocess.run(words, input=sums.read_bytes(), check=True, capture_output=True)
+    subprocess.run(["sha256sum", "--check", "--quiet", sums.name], cwd=released.out, check=True)
+    named = {line.split()[1] for line in sums.read_text().splitlines()}
+    left_out = {"SHA256SUMS", "SHA256SUMS.sig"}
+    assert named == {each.name for each in released.out.glob("*.*")} - left_out
+
+
+def test_where_it_comes_from_is_said(released: Release) -> None:
+    said = json.loads((released.out / "provenance.json").read_text())
+    digests = {each["name"]: each["digest"]["sha256"] for each in said["subject"]}
+    for file in (*released.out.glob("*.whl"), *released.out.glob("*.tar.gz")):
+        assert digests[file.name] == hashlib.sha256(file.read_bytes()).hexdigest()
+    server = f"{released.variables['REGISTRY']}/triton-bundle-server"
+    run("docker", "buildx", "imagetools", "inspect", f"{server}@sha256:{digests[server]}")
+    commit = run("git", "-C", str(released.project.path), "rev-parse", "HEAD").strip()
+    source, _ = said["predicate"]["buildDefinition"]["resolvedDependencies"]
+    assert source["digest"]["gitCommit"] == commit
+    (sbom,) = released.out.glob("sbom-server-*.json")
+    names = {each["name"] for each in json.loads(sbom.read_text())["components"]}
+    assert {"openvino", "libpython3.11"} <= names
+
+
+@pytest.fixture
+def user(tmp_path: Path, released: Release) -> Iterator[Project]:
+    """Somebody with the released version's files, a network, and none of the images."""
+    images = docker.from_env().images
+    for name in [name for image in images.list() for name in image.tags]:
+        if name.startswith(released.variables["REGISTRY"]):
+            images.remove(name)
+    empty = dict.fromkeys(("ARCH", "WEIGHTS", "STEPS", "SAMPLES"), "")
+    project = Project.copy(tmp_path / "user", FLAVOUR="cpu", **empty)
+    project.settings["REGISTRY"] = released.variables["REGISTRY"]
+    (project.path / "own").mkdir()
+    draw_network(project.path / "own" / "birds.onnx", 0)
+    (project.path / "own" / "birds.txt").write_text("\n".join(LABELS))
+    try:
+        yield project
+    finally:
+        project.make("clean")
+        project.run_command("docker", "compose", "down", "--volumes")
+
+
+def ask(project: Project) -> str:
+    asked = urllib.request.urlopen(f"http://{project.http}/classify?top=1", picture(), timeout=60)
+    return str(json.load(asked)["labels"][0]["label"])
+
+
+def test_compose_takes_the_released_images(user: Project) -> None:
+    user.settings |= {"FROM": "own/birds.onnx", "LABELS": "own/birds.txt"}
+    done = user.run_command("docker", "compose", "up", "--wait")
+    assert done.returncode == 0, user.run_command("docker", "compose", "logs").stdout + done.stderr
+    assert ask(user) in LABELS
+    running = json.loads(
+        user.run_command("docker", "compose", "ps", "server", "--format", "json").stdout
+    )
+    assert running["Image"] == f"{user.settings['REGISTRY']}/triton-bundle-server:{__version__}"
+    assert "building" not in done.stderr
+    user.made("down")
+    assert user.run_command("docker", "compose", "ps", "-q", "server").stdout == ""
+
+
+def test_make_takes_them_too(user: Project) -> None:
+    done = user.made("up", "FROM=own/birds.onnx", "LABELS=own/birds.txt")
+    server = f"{user.settings['REGISTRY']}/triton-bundle-server:{__version__}"
+    assert f"image {server}: fetching" in done and "building if needed" not in done
+    assert ask(user) in LABELS
