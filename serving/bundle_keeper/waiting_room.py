@@ -10,8 +10,9 @@ from contextlib import suppress
 
 MOST_WAITING = 4096
 PIECE = 1 << 16
-# Until the sockets of a process that was killed are gone.
-TRIES, PAUSE_S = 50, 0.02
+# Until the sockets of a process that was killed are gone: who is refused once, such as a channel of
+# gRPC, waits for a second before it asks again.
+TRIES, PAUSE_S = 1000, 0.001
 
 
 class WaitingRoom:
