@@ -31,11 +31,14 @@ DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 CLAIM = "triton-bundle-models"
 
 
-def require_rights(kubectl: Kubectl, with_claim: bool) -> None:
+OF_A_ROLE = {("", "serviceaccounts"): CHANGED}
+
+
+def require_rights(kubectl: Kubectl, with_claim: bool, with_role: bool) -> None:
     """All in one request: each takes a third of a second."""
     asked = [
         (verb, group, kind)
-        for rights in (RIGHTS, OF_A_CLAIM if with_claim else {})
+        for rights in (RIGHTS, OF_A_CLAIM if with_claim else {}, OF_A_ROLE if with_role else {})
         for (group, kind), verbs in rights.items()
         for verb in verbs
     ]

@@ -71,7 +71,8 @@ class KubernetesStack(ManyServers):
                 "REGISTRY=registry.example/team, to which make images PUSH= has pushed it",
             )
         preflight.require_namespace(self._kubectl)
-        preflight.require_rights(self._kubectl, with_claim=self._elsewhere is None)
+        with_role = bool(own.s3_role.value_in(self._settings))
+        preflight.require_rights(self._kubectl, self._elsewhere is None, with_role)
         if self._elsewhere is None:
             preflight.require_storage(self._kubectl)
         if not DEPLOYED.exists() and self._kubectl.get("deployment", SERVICE):
