@@ -89,6 +89,7 @@ def test_serves_from_its_wheel_alone(program: Program) -> None:
     assert answer["labels"][0]["label"] in LABELS
     status = [json.loads(line) for line in program.answer("status", "--json").splitlines()]
     assert any("birds" in str(each.get("model")) and each["answered"] >= 1 for each in status)
+    assert "report: bundle/build/bench/" in program.answer("bench", "QUICK=1")
     program.answer("publish", "WEIGHTS=other.onnx")
     program.answer("rollout", "ANYWAY=1", "MAX_P99_RATIO=1000")
     program.answer("down")
