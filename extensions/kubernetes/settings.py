@@ -8,12 +8,6 @@ namespace = text(
 context = text(
     "", "The context of kubectl's configuration. Empty: the current one, then.", Part.COMMAND
 )
-registry = text(
-    "",
-    """From where a cluster takes the images that `make images PUSH=` has pushed:
-    registry.example/team.""",
-    Part.COMMAND,
-)
 s3_role = text(
     "",
     """The role whose keys pods get for the token of their service account, instead of a key to S3:

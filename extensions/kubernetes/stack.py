@@ -65,7 +65,7 @@ class KubernetesStack(ManyServers):
 
     def prepare(self) -> None:
         find_context()
-        if not own.registry.value_in(self._settings):
+        if not self._settings.registry:
             raise UserError(
                 "no REGISTRY given, from which the cluster takes the image",
                 "REGISTRY=registry.example/team, to which make images PUSH= has pushed it",
@@ -142,7 +142,7 @@ class KubernetesStack(ManyServers):
     # What the cluster is given
 
     def _render(self, wanted: State) -> list[Object]:
-        registry = own.registry.value_in(self._settings).rstrip("/")
+        registry = self._settings.registry.rstrip("/")
         given = {name: proofs.path(name, number) for name, number in wanted.pipelines.items()}
         folder = kustomization.write(self._settings, registry, given)
         rendered = subprocess.run(

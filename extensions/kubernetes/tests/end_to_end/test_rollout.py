@@ -118,7 +118,6 @@ def rolled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rolled]:
         build = ["docker", "compose", "--project-name", name, "--progress", "quiet", "build"]
         environment = project.environment()
         subprocess.run([*build, "server"], cwd=project.path, env=environment, check=True)
-        subprocess.run(["docker", "tag", f"{name}-server", image], check=True)
         with nodes.start(2, folder / "nodes") as cluster:
             plane = cluster.plane
             path = f"{plane.programs}:{os.environ['PATH']}"
@@ -147,8 +146,7 @@ def rolled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rolled]:
             assert not rolled.versions()
     finally:
         project.end()
-        for made in (image, f"{project.path.name}-server"):
-            subprocess.run(["docker", "image", "rm", made], capture_output=True)
+        subprocess.run(["docker", "image", "rm", image], capture_output=True)
 
 
 def weak_user(plane: Cluster, folder: Path) -> Path:
