@@ -23,7 +23,6 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
 
 import docker
-from bundle_client import __version__
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.process import keeper_notes, main_pipeline, relayed
 from bundle_serving.process.exposure import PRIVATE_KEY
@@ -751,6 +750,8 @@ class DockerStack:
 
 
 def name_released(registry: str, service: str) -> str:
+    from bundle_client import __version__  # not in the images, where networks are taken in
+
     return f"{registry.rstrip('/')}/triton-bundle-{service}:{__version__}"
 
 
