@@ -110,6 +110,7 @@ def ask_container(network: Path, image: str) -> str:
             while reason := reason_not_to_trust(f"http://{address}", "birds"):
                 if time.monotonic() > began + 300:
                     raise UserError(f"no answer: {reason}", f"see docker logs {container}")
+                time.sleep(0.1)  # or asking takes the processor from it
             with Client(address) as client:
                 require_bird(client.classify(network / "photo.jpg").labels[0].label)
             took = time.monotonic() - began

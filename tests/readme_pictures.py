@@ -100,10 +100,10 @@ def serve_own(project: Project) -> Project:
     example = torch.zeros(2, 3, SIDE, SIDE)
     torch.onnx.export(module.eval(), (example,), project.path / "things.onnx", **how)
     (project.path / "things.txt").write_text("".join(f"{name}\n" for name in NAMES))
-    pictures = {"resize": SIDE, "crop": SIDE, "mean": network.MEAN, "std": network.STD}
+    levels = f"mean: {[*network.MEAN]}, std: {[*network.STD]}"
     kept = {name: word for name, word in project.settings.items() if name != "ARCH"}
     own = replace(project, settings=kept)
-    own.made("up", FROM="things.onnx", LABELS="things.txt", PICTURES=json.dumps(pictures))
+    own.made("up", FROM="things.onnx", LABELS="things.txt", PICTURES=f"resize: {SIDE}, {levels}")
     return own
 
 
