@@ -36,6 +36,15 @@ def test_a_row_is_confirmed_refuted_or_does_not_apply(
     assert f"| {proof.ANSWERS[confirmed]} |" in proof.as_markdown(found)
 
 
+@pytest.mark.parametrize(
+    ("counted", "confirmed"), [("12 of 20", True), ("0 of 20", False), ("0 of 0", None)]
+)
+def test_a_network_in_float32_has_no_layer_in_half(counted: str, confirmed: bool | None) -> None:
+    (row,) = (each for each in ROWS if each.claim == "Its layer information names the types")
+    said = [f"  built in 3 s, {counted} layers in half precision"]
+    assert proof._judge_row(row, [Outcome("up", 0, 1.0, said)]).confirmed is confirmed
+
+
 def test_each_row_has_its_step_and_stands_in_the_documents() -> None:
     assert {row.step for row in ROWS} <= {step.name for step in STEPS}
     text = (ROOT / "docs" / "gpu.md").read_text()
