@@ -16,11 +16,13 @@ from PIL import Image
 
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from scripts.recipes import pipelines
-from scripts.recipes.layout import GPU
+from scripts.recipes.layout import CPU, GPU
 from tests.project import ROOT, Project
 
-# Of models that a CPU does not load.
-ON_GPU = (f"_{GPU.ending}", "_dali")
+# Of models that a flavour does not load; and pipelines whose untrained networks are refused in half
+# precision.
+ON_CPU, ON_GPU, DALI = f"_{CPU.ending}", f"_{GPU.ending}", "_dali"
+NOT_HALVED = ("detection", "segmentation")
 
 
 class Served(Protocol):
@@ -51,10 +53,13 @@ def ask_by_command(project: Project, name: str, photo: Path) -> Any:
 def not_ready(project: Project) -> set[str]:
     shown = project.made("models", COLUMNS="200")
     wanted = {PIPELINE, *pipelines.main().recipe.members}
-    for each in map(pipelines.find_pipeline, find_served()):
+    on_gpu = project.settings["FLAVOUR"] == "gpu"
+    names = [name for name in find_served() if not (on_gpu and name in NOT_HALVED)]
+    for each in map(pipelines.find_pipeline, names):
         wanted |= {each.ensemble, *each.recipe.members}
     ready = re.findall(r"^ ?(\w+) +\d+ +READY", shown, re.MULTILINE)
-    return {name for name in wanted if not name.endswith(ON_GPU)} - {*ready}
+    others = (ON_CPU if on_gpu else ON_GPU, DALI)
+    return {name for name in wanted if not name.endswith(others)} - {*ready}
 
 
 def pytorch(module: Any, transform: Any, photos: list[Path]) -> list[NDArray[np.float32]]:

@@ -151,6 +151,9 @@ def switched(own: Project) -> None:
         assert f"triton: {network}" in line
     path.write_text(yaml.safe_dump(recipe | {"triton": {network: SWITCHES}}))
     own.made("up", MODEL="birds")
+    if own.settings["FLAVOUR"] == "gpu":  # where the rehearsal copies configs as it starts
+        own.made("down")
+        own.made("up", MODEL="birds")
     with tritonclient.grpc.InferenceServerClient(own.grpc) as client:
         found = client.get_model_config(network).config
     (group,) = found.instance_group
