@@ -37,7 +37,7 @@ CLIENTS = 4
 ENOUGH = 5000
 OWN = {"FROM": "build/birds.onnx", "LABELS": "build/birds.txt"}
 LABELS = [f"bird {number}" for number in range(10)]
-PROGRAM = "model_repository/postprocessing/1/model.py"
+PROGRAM = "own/model_repository/birds_postprocessing/1/model.py"
 ASKED = 'tensor(request, "INPUT_0")'
 
 
@@ -74,12 +74,13 @@ class Rolled:
         return [each["metadata"]["name"] for each in found if pods.is_ready(each)]
 
     def versions(self) -> set[str]:
-        """Of the pods that are there: what marks them."""
-        form = "--output=jsonpath={.items[*].metadata.annotations.triton-bundle/fingerprint}"
+        """Of the pods that are there and not to end: what marks them."""
+        found = json.loads(self.kubectl("get", "pods", "--output=json"))["items"]
         return {
-            *self.kubectl(
-                "get", "pods", f"--selector=app.kubernetes.io/name={SERVICE}", form
-            ).split()
+            each["metadata"]["annotations"][pods.FINGERPRINT]
+            for each in found
+            if pods.FINGERPRINT in each["metadata"].get("annotations", {})
+            and not pods.is_ending(each)
         }
 
     @contextmanager
@@ -189,10 +190,10 @@ def test_a_rollout_and_a_rollback_cost_no_request(rolled: Rolled) -> None:
     before = rolled.versions()
     publish(rolled, MAX_MEGAPIXELS="40")
     with rolled.asked():
-        assert "0 of " in rolled.project.made("rollout", MAX_P99_RATIO="100")
+        assert "; 0 of " in rolled.project.made("rollout", MAX_P99_RATIO="100")
     assert len(rolled.versions()) == 1 and rolled.versions() != before
     with rolled.asked():
-        assert "0 of " in rolled.project.made("rollback", MAX_P99_RATIO="100")
+        assert "; 0 of " in rolled.project.made("rollback", MAX_P99_RATIO="100")
     assert len(rolled.versions()) == 1
 
 
