@@ -100,7 +100,7 @@ class Behind:
 def behind_the_door(
     run_dir: Path,
     repository: Path = MODELS,
-    models: Sequence[str] = ("echo", "picture", "text"),
+    models: Sequence[str] = ("echo", "picture", "text", "boxes", "areas"),
     options: Sequence[str] = (),
     tls: Path | None = None,
     own: Sequence[str] = (),

@@ -6,8 +6,10 @@ import json
 import re
 import shutil
 import subprocess
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
+from zlib import decompress
 
 import pytest
 
@@ -18,6 +20,7 @@ from bundle_door.paths.plain import PlainQuestions
 from bundle_door.paths.routes import find_route, of_plain_questions, of_triton
 from bundle_door.watching.steps import Steps
 from tests.door.servers import Behind
+from tests.project import picture
 
 pytestmark = pytest.mark.skipif(not shutil.which("curl"), reason="no curl")
 
@@ -41,11 +44,31 @@ def curl(server: Behind, path: str, *options: str) -> tuple[int, Any]:
 
 
 def test_one_picture(server: Behind, files: dict[str, Path]) -> None:
-    picture = f"@{files['low.jpg']}"
-    status, answer = curl(server, f"classify?{MODEL}&top=2", "--data-binary", picture)
+    low = f"@{files['low.jpg']}"
+    status, answer = curl(server, f"classify?{MODEL}&top=2", "--data-binary", low)
     assert status == 200 and answer["model"] == "picture"
     assert [label["label"] for label in answer["labels"]] == ["low", "high"]
     assert answer["labels"][0] == {"label": "low", "probability": pytest.approx(0.9), "index": 0}
+
+
+def test_boxes_and_areas(server: Behind, tmp_path: Path) -> None:
+    """Of pipelines that find things, with the times of their steps, and in a form."""
+    (street := tmp_path / "street.jpg").write_bytes(picture((200, 100)))
+    sent = ("--data-binary", f"@{street}")
+    _, answer = curl(server, "classify?model=boxes&timings=1", *sent)
+    assert answer["boxes"][0] == {
+        "label": "car", "score": 0.91, "left": 20, "top": 10, "right": 120, "bottom": 90,
+    }  # fmt: skip
+    assert len(answer["boxes"]) == 3 and answer["timings"]["total_ms"] > 0
+    _, answer = curl(server, "classify?model=areas&top=2", *sent)
+    named = [(each["label"], each["index"], each["share"]) for each in answer["areas"]]
+    assert named == [("__background__", 0, 0.5), ("car", 1, 0.375)] and "mask" not in answer
+    _, answer = curl(server, "classify?model=areas&mask=1", *sent)
+    mask = answer["mask"]
+    assert (mask["height"], mask["width"]) == (2, 4) and len(answer["areas"]) == 3
+    assert list(decompress(b64decode(mask["classes"]))) == [0, 0, 3, 1, 0, 0, 1, 1]
+    _, answer = curl(server, "classify?model=boxes&top=1", "-F", f"file=@{street}")
+    assert [len(each["boxes"]) for each in answer["results"]] == [1]
 
 
 def test_good_and_bad_pictures_in_one_request(server: Behind, files: dict[str, Path]) -> None:

@@ -1,6 +1,7 @@
 """Requests that need no Triton client: a picture or a text in, JSON out.
 
 curl --data-binary @mug.jpg localhost:8000/classify?top=3
+curl --data-binary @street.jpg localhost:8000/classify?model=detection
 curl -F file=@mug.jpg -F file=@car.jpg localhost:8000/classify
 curl --data 'What a day!' localhost:8000/sentiment
 """
@@ -17,11 +18,12 @@ from typing import Any
 from bundle_door.access.keys import Charged, charge_once
 from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.limits import MOST_NAME, Limits
+from bundle_door.paths.found import Found, list_outputs, read_answer
 from bundle_door.requests import Request
 from bundle_door.triton import Triton
 from bundle_door.watching.steps import Followed, Steps
 from bundle_door.watching.timeline import Timeline
-from bundle_door.wire.inference import Signature, classes_of, from_raw, values
+from bundle_door.wire.inference import Signature, from_raw, values
 from bundle_door.wire.multipart import File, files
 from bundle_serving.process.main_pipeline import find_main
 
@@ -35,11 +37,10 @@ TOO_MUCH = Refused(
     "the pictures before this one are as large as those of a request may be together; send it in"
     " another request (or raise MAX_MEGAPIXELS)",
 )
-# A parameter: 1, and the answer has the times of its steps.
-TIMINGS = "timings"
+# Parameters: 1, and the answer has the times of its steps, or which class each pixel belongs to.
+TIMINGS, MASK = "timings", "mask"
 
 Named = Mapping[str, str]
-Labels = list[dict[str, Any]]
 
 
 class PlainQuestions:
@@ -52,10 +53,11 @@ class PlainQuestions:
         self._keys = keys
 
     async def classify(self, request: Request, named: Named) -> Answer:
-        """What a picture shows; with several pictures, each has its labels or its own error."""
+        """What a picture shows; with several pictures, each has its answer or its own error."""
         try:
-            check_query(request.query, "top", "model", TIMINGS)
-            top, model = top_of(request.query), request.query.get("model", find_main())
+            check_query(request.query, "top", "model", TIMINGS, MASK)
+            top_of(request.query)
+            model = request.query.get("model", find_main())
             form = request.headers.get("content-type", "").startswith("multipart/")
             sent = await self._files(request) if form else [File("", request.chunks)]
             signature = await self._triton.signature(model, "")
@@ -65,24 +67,24 @@ class PlainQuestions:
         if form:
             turns, asked = asyncio.Semaphore(AT_ONCE), 0.0
 
-            async def in_turn(file: File) -> Labels | Refused:
+            async def in_turn(file: File) -> Found | Refused:
                 nonlocal asked
                 async with turns:
                     if asked > 1:
                         return TOO_MUCH
                     with self._steps.following() as followed:
-                        found = await self._labels(
-                            request, model, signature, file.content, top, followed.id
+                        found = await self._find(
+                            request, model, signature, file.content, followed.id
                         )
                         asked += await share_of(file, followed)
                         return found
 
             return several(model, sent, await asyncio.gather(*map(in_turn, sent)))
         with self._steps.following() as followed:
-            found = await self._labels(request, model, signature, sent[0].content, top, followed.id)
+            found = await self._find(request, model, signature, sent[0].content, followed.id)
             if isinstance(found, Refused):
                 return explain_refusal(found)
-            return await add_timings({"model": model, "labels": found}, request, followed)
+            return await add_timings({"model": model, **found}, request, followed)
 
     async def sentiment(self, request: Request, named: Named) -> Answer:
         """The sentiment of a text."""
@@ -106,22 +108,22 @@ class PlainQuestions:
             raise Refused(400, "the form has no files; send some: curl -F file=@photo.jpg")
         return sent
 
-    async def _labels(
+    async def _find(
         self,
         request: Request,
         model: str,
         signature: Signature,
         content: Sequence[bytes | memoryview],
-        top: int,
-        request_id: str = "",
-    ) -> Labels | Refused:
+        request_id: str,
+    ) -> Found | Refused:
         try:
             check_not_empty(content)
-            output = classes_of(signature.output, top)
+            top, mask = top_of(request.query), request.query.get(MASK) == "1"
+            outputs = list_outputs(signature, top)
             may = request.may_be_repeated
-            asked = from_raw(model, "", content, signature, [output], request_id, may)
-            found = values(await self._triton.infer(model, asked, request.onwards))
-            return [label(entry) for entry in found[signature.output]]
+            asked = from_raw(model, "", content, signature, outputs, request_id, may)
+            response = await self._triton.infer(model, asked, request.onwards)
+            return read_answer(response, signature, top, mask)
         except Refused as refused:
             return refused
 
@@ -137,8 +139,9 @@ def check_query(query: Mapping[str, str], *known: str) -> None:
             raise Refused(400, f"{name} has {len(value)} characters; send {MOST_NAME} at most")
 
 
-def top_of(query: Mapping[str, str]) -> int:
-    text = query.get("top", "5")
+def top_of(query: Mapping[str, str]) -> int | None:
+    if (text := query.get("top")) is None:
+        return None
     if not (re.fullmatch("[0-9]{1,4}", text) and 1 <= int(text) <= MOST_LABELS):
         raise Refused(400, f"top={text[:20]} is not a number of labels; use 1 to {MOST_LABELS}")
     return int(text)
@@ -149,22 +152,9 @@ def check_not_empty(content: Sequence[bytes | memoryview]) -> None:
         raise Refused(400, "the body is empty; send a file: curl --data-binary @photo.jpg")
 
 
-# By its first output: what a pipeline answers with instead.
-NO_LABELS = {"BOXES": ("boxes", "make detect"), "MASK": ("areas", "make segment")}
-
-
 def check_takes_pictures(model: str, signature: Signature) -> None:
     if (signature.datatype, signature.dims) != ("UINT8", (-1,)):
         raise Refused(400, f"{model} does not accept picture files; choose another model")
-    if signature.output in NO_LABELS:
-        what, command = NO_LABELS[signature.output]
-        raise Refused(400, f"{model} finds {what}, not labels; ask it by {command}, or by infer")
-
-
-def label(entry: str) -> dict[str, Any]:
-    """From "probability:index:label", the classification extension's format."""
-    probability, index, *name = entry.split(":", 2)
-    return {"label": "".join(name), "probability": float(probability), "index": int(index)}
 
 
 async def share_of(file: File, followed: Followed) -> float:
@@ -191,7 +181,7 @@ async def add_timings(content: dict[str, Any], request: Request, followed: Follo
     return as_json(content, headers=timeline.header())
 
 
-def several(model: str, sent: Sequence[File], found: Sequence[Labels | Refused]) -> Answer:
+def several(model: str, sent: Sequence[File], found: Sequence[Found | Refused]) -> Answer:
     results = [{"file": file.name, **result(each)} for file, each in zip(sent, found, strict=True)]
     refusals = [each for each in found if isinstance(each, Refused)]
     status = refusals[0].status if len(refusals) == len(found) else 200
@@ -199,8 +189,8 @@ def several(model: str, sent: Sequence[File], found: Sequence[Labels | Refused])
     return replace(answer, is_whole=not refusals)
 
 
-def result(found: Labels | Refused) -> dict[str, Any]:
-    return {"error": why(found)} if isinstance(found, Refused) else {"labels": found}
+def result(found: Found | Refused) -> dict[str, Any]:
+    return {"error": why(found)} if isinstance(found, Refused) else found
 
 
 def explain_refusal(refused: Refused) -> Answer:

@@ -14,9 +14,6 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from bundle_client import Box
-from bundle_door.answers import Refused
-from bundle_door.paths.plain import check_takes_pictures
-from bundle_door.wire.inference import Signature
 from bundle_serving.agreement import compare
 from bundle_serving.pictures import Transform, to_pixels_and_size
 from kinds.detection.serving.agreement_of_boxes import (
@@ -216,8 +213,3 @@ def test_what_cannot_be_drawn_is_refused_before_it_is_asked(tmp_path: Path) -> N
         with pytest.raises(UserError, match=message):
             drawing.require(["a.png"] * pictures, out)
     drawing.require(["a.png", "b.png"], None)
-
-
-def test_the_door_classifies_nothing_with_a_detector() -> None:
-    with pytest.raises(Refused, match="finds boxes, not labels"):
-        check_takes_pictures("detection", Signature("INPUT", "UINT8", (-1,), True, "BOXES"))
