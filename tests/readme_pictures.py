@@ -22,6 +22,8 @@ import re
 import shutil
 import sys
 import tempfile
+import zlib
+from base64 import b64encode
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -146,17 +148,26 @@ STREET = {"house": (40, 60, 240, 330), "car": (330, 300, 590, 420), "tree": (270
 def take_found(tab: Tab, project: Project) -> None:
     street, mask = draw_street()
     street.save(project.path / "street.jpg", quality=92)
-    boxes = [side for corners in STREET.values() for side in corners]
-    names = ["__background__", *STREET]
-    shares = [float((mask == number).mean()) for number in range(len(names))]
+    sides = ("left", "top", "right", "bottom")
+    boxes = [
+        {"label": label, "score": score, **dict(zip(sides, corners, strict=True))}
+        for (label, corners), score in zip(STREET.items(), (0.97, 0.94, 0.88), strict=True)
+    ]
+    areas = [
+        {"label": label, "index": number, "share": float((mask == number).mean())}
+        for number, label in enumerate(["__background__", *STREET])
+    ]
+    areas.sort(key=lambda each: float(str(each["share"])), reverse=True)
+    classes = b64encode(zlib.compress(mask.tobytes())).decode()
+    height, width = mask.shape
     found = {
-        "detection": [("BOXES", [1, 3, 4], boxes), ("LABELS", [1, 3], [*STREET]),
-                      ("SCORES", [1, 3], [0.97, 0.94, 0.88])],
-        "segmentation": [("MASK", [1, *mask.shape], mask.ravel().tolist()),
-                         ("LABELS", [1, 4], names), ("SHARES", [1, 4], shares)],
-    }  # fmt: skip
-    for name, outputs in found.items():
-        answer = [{"name": n, "shape": shape, "data": data} for n, shape, data in outputs]
+        "detection": {"boxes": boxes},
+        "segmentation": {
+            "areas": areas,
+            "mask": {"height": height, "width": width, "classes": classes},
+        },
+    }
+    for name, answer in found.items():
         kind = {"detection": "boxes", "segmentation": "masks"}[name]
         played(tab, project, f"""
             if (path.startsWith('page/served.json')) return changed(real(path, options), told => {{
@@ -164,8 +175,8 @@ def take_found(tab: Tab, project: Project) -> None:
                 model: '{name}', of: '{name}', kind: '{kind}',
                 networks: [{{ name: 'a stand-in' }}], classes: {{ count: 0, first: [] }} }}];
             }});
-            if (path.includes('/infer'))
-              return Response.json({{ outputs: {json.dumps(answer)} }});""")  # fmt: skip
+            if (path.startsWith('classify'))
+              return Response.json({json.dumps(answer)});""")  # fmt: skip
         tab.until(f"document.getElementById('pipeline').value === '{name}'")
         choose(tab, name)
         tab.drop(project.path / "street.jpg")

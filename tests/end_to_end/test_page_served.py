@@ -13,7 +13,7 @@ from tests.project import Project
 # What the page promises, even on a busy machine: from its address to a label, to its first paint.
 LABEL_S, PAINT_MS = 10, 1000
 FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
-STEPS = ["Upload", "Decode, resize", "Neural network", "Softmax", "Answer", "Wire, browser"]
+STEPS = ["Upload", "Decode, resize", "Neural network", "Labels", "Answer", "Wire, browser"]
 
 
 @everywhere

@@ -77,13 +77,14 @@ def test_the_last_minutes() -> None:
     series = ("p", "1", "http")
     for _ in range(10):
         recent.slot(series).counts[10] += 1
-    recent.slot(series).errors += 2
+    recent.slot(series).refused += 2
     recent.slot(series).failed += 1
+    now[0] += 1
     (summary,) = recent.as_json()
-    assert (summary["asked"], summary["failed"]) == (11, 1), "without a wait"
+    assert (summary["asked"], summary["failed"], summary["refused"]) == (11, 1, 2), "without a wait"
+    assert summary["per_second"] == 0.18  # of 56 seconds
     now[0] += SLOT_S
     (summary,) = recent.as_json()
-    assert (summary["per_second"], summary["errors"], summary["refused"]) == (0.17, 2, 1)
     assert summary["throughput"][-1] == 10 / SLOT_S
     now[0] += 60
     (summary,) = recent.as_json()
@@ -95,24 +96,24 @@ def test_what_a_busy_server_refuses_is_not_its_failure() -> None:
     for status in (400, 429, 503, 500, 504):
         observed.request(("p", "1", "http"), status, 0.1)
     slot = observed.recent.slot(("p", "1", "http"))
-    assert (slot.errors, slot.refused, slot.failed) == (5, 3, 2)
+    assert (slot.refused, slot.busy, slot.failed) == (1, 2, 2)
 
 
 def test_percentiles_over_time_rest_on_enough_answers() -> None:
     now = [1_000_000.0]
     recent = Recent(lambda: now[0])
     recent.slot(("p", "1", "http")).counts[10] += 1
-    recent.slot(("q", "1", "http")).errors += 2
-    recent.slot(("q", "1", "http")).failed += 1
+    recent.slot(("q", "1", "http")).refused += 1
+    recent.slot(("q", "1", "http")).failed += 2
     now[0] += SLOT_S
     told = recent.over_time()
     assert {len(values) for values in told.values()} == {SLOTS - 1}
-    assert (told["errors"][-1], told["p50_ms"][-1]) == (2, None)
+    assert (told["failed"][-1], told["p50_ms"][-1]) == (2, None)
     recent.slot(("q", "1", "grpc")).counts[10] += 19
     now[0] += SLOT_S
     told = recent.over_time()
     assert told["p50_ms"][-1] and told["p95_ms"][-1] and told["p99_ms"][-1] is None
-    assert told["errors"][-2:] == [2, 0] and told["refused"][-2:] == [1, 0]
+    assert told["failed"][-2:] == [2, 0] and told["refused"][-2:] == [1, 0]
     now[0] += 60
     assert recent.over_time()["p50_ms"][-1] is None
 

@@ -1,9 +1,7 @@
 // The API's description, openapi.json, as people read it.
 import { element } from "./elements.js";
 import { json } from "./server.js";
-
-// Where each kind of pipeline is asked; all others by KServe's protocol.
-const PATHS = { pictures: "/classify", sounds: "/classify", text: "/sentiment" };
+import { snippets } from "./answers/snippets.js";
 
 const api = await (await fetch("openapi.json")).json();
 // A part that stands elsewhere in it: {"$ref": "#/components/responses/Busy"}.
@@ -15,7 +13,13 @@ const main = pipelines?.find(each => each.main)?.model ?? "{model}";
 const here = text => text.replace("{model}", main).replace(/(https?:\/\/)?localhost:8000/g, location.protocol === "https:" ? location.origin : location.host);
 
 document.getElementById("about").textContent = api.info.description;
-document.getElementById("loaded").textContent = pipelines?.length ? `Loaded here: ${pipelines.map(each => `${each.model} (${PATHS[each.kind] ?? `/v2/models/${each.model}/infer`})`).join(", ")}.` : "";
+
+// How each pipeline here is asked; where that takes more than a file or a text, by KServe's protocol.
+const exampleOf = pipeline => snippets(pipeline, { text: "What a day!", file: { name: pipeline.kind === "sounds" ? "sound.wav" : "photo.jpg" } }).curl
+  ?? `POST ${location.origin}/v2/models/${pipeline.model}/infer`;
+document.getElementById("loaded").append(...(pipelines ?? []).map(each =>
+  element("li", {}, element("b", {}, each.model), element("pre", { tabIndex: 0 }, exampleOf(each)))));
+document.getElementById("loaded-title").hidden = !pipelines?.length;
 for (const [path, methods] of Object.entries(api.paths)) {
   for (const [method, call] of Object.entries(methods)) {
     if (method === "parameters") continue;

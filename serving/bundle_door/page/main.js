@@ -12,7 +12,7 @@ import { offer } from "./asking/samples.js";
 import { areAlike, count, forget as forgetTally } from "./answers/tally.js";
 import { enqueue, withdraw } from "./asking/turns.js";
 import * as camera from "./asking/camera.js";
-import { watch } from "./live.js";
+import { lookSoon, watch } from "./live.js";
 
 // What the bundle brings; every other pipeline is the user's own.
 const TITLES = {
@@ -115,19 +115,23 @@ function askWith(medium, question = medium.title) {
 // Of what is asked now; Clear ends it.
 let asking = new AbortController();
 
+// What was asked last, to be asked of another pipeline.
+let last = null;
+
 function askAll(questions) {
   if (!questions.length) return;
   begin();
+  last = { questions, medium: mediumOf(chosen()) };
   const asked = [chosen(), beside()].filter(Boolean);
   const whole = mediumOf(chosen()) === MEDIA.sounds;
   if (questions.length >= MANY && questions.every(each => each.file) && !whole) askMany(questions, asked);
-  else byId("answers").prepend(...questions.map(each => askOne(each, asked, { whole })));
+  else byId("answers").prepend(...questions.map(each => askOne(each, asked, whole)));
 }
 
 function begin() {
   document.querySelector("#answers > .empty")?.remove();
   byId("forget").hidden = false;
-  say("");
+  say();
 }
 
 function askClip(file) {
@@ -138,7 +142,7 @@ function askClip(file) {
 }
 
 // A card with what each pipeline says.
-function askOne(question, asked, { whole = false, counted = true } = {}) {
+function askOne(question, asked, whole) {
   const { made, columns } = card(question, whole);
   const places = asked.map(waiting);
   columns.append(...places);
@@ -150,7 +154,7 @@ function askOne(question, asked, { whole = false, counted = true } = {}) {
       if (!signal.aborted) answers.push(await showAnswer(places[number], pipeline, { ...question, signal }));
     if (answers.length < 2 || !answers.every(Boolean)) return;
     const alike = areAlike(asked, answers);
-    if (alike !== null && counted) count(alike);
+    if (alike !== null) count(alike);
     compared(places, asked, answers, alike);
   });
   return made;
@@ -158,21 +162,32 @@ function askOne(question, asked, { whole = false, counted = true } = {}) {
 
 async function showAnswer(place, pipeline, question) {
   const called = question.file?.name ?? question.name ?? "the text";
+  const got = await getAnswer(pipeline, question);
+  const { found, fault } = got;
+  if (fault?.name === "AbortError") return null;
+  showGot(place, pipeline, got, question);
+  const said = fault ? fault.message : found.table ? `${found.table.rows.length} ${found.table.rows.length === 1 ? "answer" : "answers"}` : told(found.boxes ?? found.areas ?? found.labels.slice(0, 1));
+  byId("spoken").textContent = `${called}: ${said}`;
+  return found;
+}
+
+// The answer found, or the fault for which there is none.
+async function getAnswer(pipeline, question) {
   try {
-    const found = await answerOf(pipeline, question, limits.body_bytes);
-    answered(place, pipeline, found, question);
-    const said = found.table ? `${found.table.rows.length} answers` : told(found.boxes ?? found.areas ?? found.labels.slice(0, 1));
-    byId("spoken").textContent = `${called}: ${said}`;
-    return found;
+    return { found: await answerOf(pipeline, question, limits.body_bytes) };
   } catch (fault) {
-    if (fault.name === "AbortError") return null;
-    refused(place, pipeline, fault, () => {
-      place.replaceChildren(...waiting(pipeline).children);
-      showAnswer(place, pipeline, question);
-    });
-    byId("spoken").textContent = `${called}: ${fault.message}`;
-    return null;
+    return { fault };
+  } finally {
+    lookSoon();
   }
+}
+
+function showGot(place, pipeline, { found, fault }, question) {
+  if (found) return answered(place, pipeline, found, question);
+  refused(place, pipeline, fault, () => {
+    place.replaceChildren(...waiting(pipeline).children);
+    showAnswer(place, pipeline, question);
+  });
 }
 
 function askMany(questions, asked) {
@@ -193,27 +208,42 @@ function askMany(questions, asked) {
 }
 
 async function askTile(many, tile, asked, signal) {
-  for (const pipeline of asked.filter(each => !tile.results.has(each))) {
-    const question = { ...tile.question, signal };
-    const result = await answerOf(pipeline, question, limits.body_bytes).then(found => ({ found }), fault => ({ fault }));
-    if (result.fault?.name === "AbortError") return;
-    many.add(tile, pipeline, result, () => showWhole(tile.question, asked));
+  for (const pipeline of asked.filter(each => !tile.got.has(each))) {
+    const got = await getAnswer(pipeline, { ...tile.question, signal });
+    if (got.fault?.name === "AbortError") return;
+    many.add(tile, pipeline, got, () => showWhole(tile, asked));
   }
-  const answers = asked.map(each => tile.found.get(each)).filter(Boolean);
+  const answers = asked.map(each => tile.got.get(each).found).filter(Boolean);
   const alike = answers.length > 1 ? areAlike(asked, answers) : null;
   if (alike === null) return;
   count(alike);
   many.compare(alike);
 }
 
-// One of many, as a card over the page: it has been counted.
-function showWhole(question, asked) {
-  byId("whole-card").replaceChildren(askOne(question, asked, { counted: false }));
+// One of many, as a card over the page: what has been answered.
+function showWhole({ question, got }, asked) {
+  const { made, columns } = card(question);
+  const pipelines = asked.filter(each => got.has(each)), places = pipelines.map(waiting);
+  columns.append(...places);
+  byId("whole-card").replaceChildren(made);
+  pipelines.forEach((pipeline, at) => showGot(places[at], pipeline, got.get(pipeline), question));
+  const answers = pipelines.map(each => got.get(each).found);
+  if (answers.length > 1 && answers.every(Boolean)) compared(places, pipelines, answers, areAlike(pipelines, answers));
   byId("whole").showModal();
 }
 
-function say(text) {
-  byId("note").textContent = text;
+function say(...parts) {
+  byId("note").replaceChildren(...parts);
+}
+
+// Whoever chooses another pipeline may mean the picture that is there.
+function offerLast() {
+  if (!last || last.medium !== mediumOf(chosen())) return say();
+  const { questions } = last, [{ file, name }] = questions;
+  const what = questions.length > 1 ? `these ${questions.length}` : file ? file.name || "the pasted picture" : name ?? "this text";
+  const ask = element("button", { type: "button" }, `Ask ${chosen().title} about ${what}`);
+  ask.addEventListener("click", () => askAll(questions));
+  say(ask);
 }
 
 async function given(files) {
@@ -263,10 +293,12 @@ byId("forget").addEventListener("click", () => {
   for (const seen of document.querySelectorAll("#answers :is(img, audio, video)")) URL.revokeObjectURL(seen.src);
   byId("answers").replaceChildren(element("p", { className: "empty" }, "Nothing asked yet."));
   byId("forget").hidden = true;
+  last = null;
+  say();
   forgetTally();
 });
 byId("whole-close").addEventListener("click", () => byId("whole").close());
-byId("pipeline").addEventListener("change", () => { say(""); offerBeside(); keep("pipeline"); });
+byId("pipeline").addEventListener("change", () => { offerBeside(); offerLast(); keep("pipeline"); });
 byId("beside").addEventListener("change", () => { offerBeside(byId("beside").value); keep("pipeline", "beside"); });
 byId("key-change").addEventListener("click", () => askForKey());
 

@@ -26,7 +26,8 @@ PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 LEAST_ANSWERS = {"p50_ms": 2, "p95_ms": 20, "p99_ms": 100}
 
 HTTP, GRPC = "http", "grpc"
-OK, CALLERS, BUSY, FAILED = "ok", "refused", "busy", "failed"
+OK, REFUSED, BUSY, FAILED = "ok", "refused", "busy", "failed"
+NO_ANSWER = REFUSED, BUSY, FAILED
 WHY = {
     400: "bad_request", 401: "no_key", 403: "forbidden", 404: "not_found", 405: "method",
     413: "too_large", 415: "encoding", 429: "rate", 500: "internal", 503: "busy", 504: "timeout",
@@ -44,13 +45,10 @@ class Slot:
     """A few seconds of one pipeline's requests."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
-    errors: int = 0
-    # Of these, those that are the server's own fault; the others it refused.
+    # By what was asked, by a server that is busy, and by its own fault.
+    refused: int = 0
+    busy: int = 0
     failed: int = 0
-
-    @property
-    def refused(self) -> int:
-        return self.errors - self.failed
 
 
 @dataclass
@@ -88,31 +86,34 @@ class Recent:
         return self._slots[-1][1].setdefault(series, Slot())
 
     def as_json(self) -> list[dict[str, Any]]:
-        """Per series: what the last minute was like, and throughput and p95 over time."""
-        now = int(self._clock()) // SLOT_S
+        """Per series: what the last minute was like, and throughput over time."""
+        now, begun_s = divmod(self._clock(), SLOT_S)
         known = {number: slots for number, slots in self._slots}
         series = sorted({each for slots in known.values() for each in slots})
-        numbers = range(now - SLOTS + 1, now + 1)
-        return [_summary(each, [known.get(n, {}).get(each) for n in numbers]) for each in series]
+        numbers = range(int(now) - SLOTS + 1, int(now) + 1)
+        return [
+            _summary(each, [known.get(n, {}).get(each) for n in numbers], begun_s)
+            for each in series
+        ]
 
     def over_time(self) -> dict[str, list[Any]]:
-        """Of all series together, slot by slot: errors, those refused among them, and the
-        percentiles of the minute that ends there; None where that has too few answers."""
+        """Of all series together, slot by slot: what had no answer, and the percentiles of the
+        minute that ends there; None where that has too few answers."""
         now = int(self._clock()) // SLOT_S
         known = {number: slots.values() for number, slots in self._slots}
         numbers = range(now - SLOTS - MINUTE + 1, now)
         slots = [_add_up(known.get(number, ())) for number in numbers]
-        found: dict[str, list[Any]] = {name: [] for name in ("errors", "refused", *PERCENTILES)}
+        found: dict[str, list[Any]] = {name: [] for name in (*NO_ANSWER, *PERCENTILES)}
         minute = [0] * (len(SECONDS) + 1)
-        for at, (counts, errors, refused) in enumerate(slots):
+        for at, (counts, unanswered) in enumerate(slots):
             minute = [a + b for a, b in zip(minute, counts, strict=True)]
             if at < MINUTE:
                 continue
-            gone, *_ = slots[at - MINUTE]
+            gone, _ = slots[at - MINUTE]
             minute = [a - b for a, b in zip(minute, gone, strict=True)]
             answered = sum(minute)
-            found["errors"].append(errors)
-            found["refused"].append(refused)
+            for name, count in zip(NO_ANSWER, unanswered, strict=True):
+                found[name].append(count)
             for name, share in PERCENTILES.items():
                 enough = answered >= LEAST_ANSWERS[name]
                 known_ms = milliseconds(quantile(SECONDS, minute, share)) if enough else None
@@ -120,30 +121,24 @@ class Recent:
         return found
 
 
-def _add_up(slots: Iterable[Slot]) -> tuple[list[int], int, int]:
-    counts, errors, refused = [0] * (len(SECONDS) + 1), 0, 0
+def _add_up(slots: Iterable[Slot]) -> tuple[list[int], list[int]]:
+    """Their answers, and what had none."""
+    counts, unanswered = [0] * (len(SECONDS) + 1), [0] * len(NO_ANSWER)
     for slot in slots:
         counts = [a + b for a, b in zip(counts, slot.counts, strict=True)]
-        errors += slot.errors
-        refused += slot.refused
-    return counts, errors, refused
+        unanswered = [a + getattr(slot, b) for a, b in zip(unanswered, NO_ANSWER, strict=True)]
+    return counts, unanswered
 
 
-def _summary(series: Series, slots: list[Slot | None]) -> dict[str, Any]:
-    # Without the slot that is still being filled.
-    last = [slot for slot in slots[-1 - MINUTE : -1] if slot]
-    counts = [sum(column) for column in zip(*(slot.counts for slot in last), strict=True)]
-    answered, errors = sum(counts), sum(slot.errors for slot in last)
-    # With it: who judges a new version has no time to wait.
-    now = [slot for slot in slots[-MINUTE:] if slot]
-    failed = sum(slot.failed for slot in now)
+def _summary(series: Series, slots: list[Slot | None], begun_s: float) -> dict[str, Any]:
+    """With the slot that is still being filled, since so long: who looks has no time to wait."""
+    last = [slot for slot in slots[-MINUTE:] if slot]
+    counts, unanswered = _add_up(last)
+    answered, told = sum(counts), dict(zip(NO_ANSWER, unanswered, strict=True))
     return {
         "pipeline": series[0], "version": series[1], "protocol": series[2],
-        "per_second": round(answered / 60, 2),
-        "answered": answered,
-        "errors": errors, "refused": sum(slot.refused for slot in last),
-        "asked": sum(sum(slot.counts) for slot in now) + failed,
-        "failed": failed,
+        "per_second": round(answered / ((MINUTE - 1) * SLOT_S + begun_s), 2),
+        "answered": answered, "asked": answered + told[FAILED], **told,
         **{name: milliseconds(quantile(SECONDS, counts, share)) if answered >= LEAST_ANSWERS[name]
            else None for name, share in PERCENTILES.items()},
         "throughput": [sum(slot.counts) / SLOT_S if slot else 0 for slot in slots[:-1]],
@@ -224,12 +219,11 @@ class Observed:
         if outcome == OK:
             slot.counts[bisect_left(SECONDS, seconds)] += 1
         else:
-            slot.errors += 1
+            setattr(slot, outcome, getattr(slot, outcome) + 1)
             why = WHY.get(status, "other")
             self.errors.append(
                 {"at": time.time(), "pipeline": series[0], "status": status, "why": why}
             )
-            slot.failed += outcome == FAILED
 
     def refusal(self, status: int, protocol: str) -> None:
         self.refused.add(WHY.get(status, "other"), protocol)
@@ -296,4 +290,4 @@ def outcome_of(status: int) -> str:
         return OK
     if status in (429, 503):
         return BUSY
-    return CALLERS if status < 500 else FAILED
+    return REFUSED if status < 500 else FAILED

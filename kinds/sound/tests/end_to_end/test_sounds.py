@@ -132,7 +132,7 @@ def test_the_command_answers_what_it_can_and_refuses_the_rest(
     assert "no sound given" in with_sounds.make("classify", **model).stderr
 
 
-STEPS = ["Upload", "Decode, bands", "Neural network", "Softmax", "Answer", "Wire, browser"]
+STEPS = ["Upload", "Decode, bands", "Neural network", "Labels", "Answer", "Wire, browser"]
 
 
 def test_the_page_shows_and_plays_a_sound_with_its_labels(

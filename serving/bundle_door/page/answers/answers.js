@@ -12,7 +12,6 @@ const STEPS = [
   [/^sounds_preprocess/, "Decode, bands"],
   [/preprocess/, "Decode, resize"],
   [/(_onnx|_trt|^classification_places)$/, "Neural network"],
-  [/(postprocess|_choice)/, "Softmax"],
 ];
 
 export function card(question, sound = false) {
@@ -46,10 +45,11 @@ export function waiting(pipeline) {
 
 export function answered(place, pipeline, found, question) {
   place.closest(".card").classList.toggle("scenic", Boolean(found.boxes ?? found.areas));
+  const told = element("div", { className: "told" }, element("div", {}, ...shown(found, question.file)));
+  (told.querySelector(".beside > :last-child") ?? told).append(whereOf(found, pipeline));
   place.replaceChildren(
-    element("h3", {}, titleOf(pipeline)), facts(pipeline),
-    element("div", { className: "told" }, element("div", {}, ...shown(found, question.file)), whereOf(found, pipeline)),
-    copies(pipeline, question));
+    element("h3", {}, titleOf(pipeline)), facts(pipeline), told,
+    copies(pipeline, question, found));
 }
 
 // Of several answers to one question: their times on one scale, and whether they say the same, where
@@ -95,10 +95,15 @@ export const marksOf = pipeline => pipeline.untrained
 function facts(pipeline) {
   const made = element("p", { className: "facts" }, ...marksOf(pipeline));
   if (pipeline.candidate) made.append(element("span", { className: "badge" }, `candidate, ${pipeline.share ?? 0}%`), " ");
-  const networks = pipeline.networks.map(each =>
-    [each.name, each.weights && `weights ${each.weights}`].filter(Boolean).join(", "));
-  made.append(networks.join(" · ") || pipeline.model);
+  made.append(pipeline.networks.map(trainedOn).join(" · ") || pipeline.model);
   return made;
+}
+
+// In other words than a manifest's, where these are the project's own.
+function trainedOn({ name, weights }) {
+  if (name === "drawn") return "a small network, trained on drawings";
+  const source = { drawn: "trained on drawn sounds", default: "published weights" }[weights] ?? `weights ${weights}`;
+  return weights ? `${name}, ${source}` : name;
 }
 
 // Each bar lies where its time did; what is grey before it was spent waiting for that step.
@@ -143,11 +148,14 @@ function onlyTotal(found) {
   return element("p", { className: "spans-note only" }, `${ms(found.browser_ms)} in all`);
 }
 
-const nameOf = (span, kind) => kind === "text" && /preprocess/.test(span.name) ? "Tokenise"
-  : STEPS.find(([pattern]) => pattern.test(span.name))?.[1] ?? span.name;
+function nameOf({ name }, kind) {
+  if (/(postprocess|_choice)/.test(name)) return { boxes: "Boxes", masks: "Areas" }[kind] ?? "Labels";
+  if (kind === "text" && /preprocess/.test(name)) return "Tokenise";
+  return STEPS.find(([pattern]) => pattern.test(name))?.[1] ?? name;
+}
 
-function copies(pipeline, question) {
-  const forms = Object.entries(snippets(pipeline, question));
+function copies(pipeline, question, found) {
+  const forms = Object.entries(snippets(pipeline, question, found));
   if (!forms.length) return "";
   const made = element("div", { className: "copies" }, "Copy as");
   const status = element("span", { role: "status" });

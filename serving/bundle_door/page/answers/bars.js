@@ -1,8 +1,8 @@
 // A label with its probability as a bar.
 import { element } from "../elements.js";
 
-// The page warns of untrained weights once.
-export const plain = label => (label ?? "").replace(/ \(untrained weights\)$/, "");
+// The page warns of untrained weights once; and "__background__" is Pascal VOC's.
+export const plain = label => (label ?? "").replace(/ \(untrained weights\)$/, "").replace(/^__background__$/, "background");
 
 export function bar(each) {
   const fill = element("i");

@@ -16,18 +16,21 @@ export class Many {
     this.far = element("p", { className: "far", role: "status" });
     this.counts = element("ul", { className: "facts" });
     this.stop = button("Stop", () => {
+      if (this.stop.ariaDisabled === "true") return;
       stop();
       this.stopped = true;
       this.tiles.forEach(each => this.say(each));
       this.end("stopped");
     });
     this.again = button("", () => this.begin(ask));
+    this.again.className = "again";
     const exports = [["CSV", "text/csv", csv], ["JSON", "application/json", json]];
     this.files = exports.map(([name, type, write]) =>
       button(name, () => save(`${nameOf(pipelines)}.${name.toLowerCase()}`, type, write(this.answers()))));
     this.grid = element("ul", { className: "grid", tabIndex: 0, "aria-label": "Answers" }, ...this.tiles.map(each => each.made));
     this.made = element("section", { className: "many" },
-      element("div", { className: "many-head" }, this.far, this.stop, this.again, ...this.files), this.counts, this.grid);
+      element("div", { className: "many-head" }, this.far, this.stop, ...this.files), this.counts,
+      this.again, this.grid); // not where Stop is, lest a second click asks again
     this.begin(ask);
   }
 
@@ -35,11 +38,11 @@ export class Many {
   begin(ask) {
     const tiles = this.tiles.filter(each => this.lacks(each));
     for (const tile of tiles) {
-      tile.passing.forEach(pipeline => tile.results.delete(pipeline));
-      tile.passing.clear();
-      tile.said.classList.toggle("bad", [...tile.results.values()].some(each => each.error));
+      for (const [pipeline, { fault }] of tile.got) if (fault?.passing) tile.got.delete(pipeline);
+      tile.said.classList.toggle("bad", [...tile.got.values()].some(each => each.fault));
     }
-    this.stopped = this.stop.hidden = false;
+    this.stopped = false;
+    this.stop.ariaDisabled = "false";
     this.began = performance.now();
     this.before = this.answered;
     tiles.forEach(each => this.say(each));
@@ -48,11 +51,11 @@ export class Many {
   }
 
   lacks(tile) {
-    return tile.passing.size > 0 || tile.results.size < this.pipelines.length;
+    return tile.got.size < this.pipelines.length || [...tile.got.values()].some(each => each.fault?.passing);
   }
 
   get answered() {
-    return this.tiles.reduce((sum, each) => sum + each.results.size, 0);
+    return this.tiles.reduce((sum, each) => sum + each.got.size, 0);
   }
 
   tile(question) {
@@ -61,7 +64,7 @@ export class Many {
     const said = element("span", { className: "said" }, "…");
     const open = element("button", { type: "button", title: question.file.name },
       picture, element("span", { className: "file" }, question.file.name), said);
-    return { question, results: new Map(), found: new Map(), passing: new Set(), said, open, made: element("li", {}, open) };
+    return { question, got: new Map(), said, open, made: element("li", {}, open) };
   }
 
   compare(alike) {
@@ -69,29 +72,25 @@ export class Many {
     this.count();
   }
 
-  // What one of the pipelines says of it, or why it says nothing.
-  add(tile, pipeline, { found, fault }, show) {
-    const labels = found?.boxes ?? found?.areas ?? found?.labels ?? [];
-    tile.open.onclick = () => show(tile.question);
-    tile.results.set(pipeline, fault ? { error: fault.message }
-      : { labels: labels.map(each => ({ label: plain(each.label), probability: each.probability, index: each.index })), ms: Number(found.browser_ms.toFixed(1)) });
-    if (found) tile.found.set(pipeline, { ...found, mask: null }); // of 500, too much
-    if (fault?.passing) tile.passing.add(pipeline);
-    if (fault) tile.said.classList.add("bad");
+  // What one of the pipelines says of it, or why it says nothing; and what shows all of that.
+  add(tile, pipeline, got, show) {
+    tile.open.onclick = () => show(tile);
+    tile.got.set(pipeline, got);
+    if (got.fault) tile.said.classList.add("bad");
     this.say(tile);
     this.show();
   }
 
   say(tile) {
-    const found = this.pipelines.map(pipeline => tile.results.get(pipeline));
-    tile.said.textContent = found.map(each => each ? spoken(each) : this.stopped ? "not asked" : "…").join(" · ");
+    const got = this.pipelines.map(pipeline => tile.got.get(pipeline));
+    tile.said.textContent = got.map(each => each ? spoken(each) : this.stopped ? "not asked" : "…").join(" · ");
   }
 
   // In the order of the files, with those that have none.
   answers() {
     return this.tiles.flatMap(tile => this.pipelines.map(pipeline => ({
       file: tile.question.file.name, pipeline: pipeline.title, model: pipeline.model, version: pipeline.version,
-      ...(tile.results.get(pipeline) ?? { error: this.stopped ? "not asked" : "no answer yet" }),
+      ...(tile.got.has(pipeline) ? written(tile.got.get(pipeline)) : { error: this.stopped ? "not asked" : "no answer yet" }),
     })));
   }
 
@@ -108,7 +107,7 @@ export class Many {
   }
 
   end(how) {
-    this.stop.hidden = true;
+    this.stop.ariaDisabled = "true";
     const lacking = this.tiles.filter(each => this.lacks(each)).length;
     this.again.hidden = !lacking;
     this.again.textContent = lacking < this.tiles.length ? `Ask the other ${lacking}` : "Ask again";
@@ -129,9 +128,10 @@ export class Many {
   countOf(pipeline) {
     const counts = new Map();
     for (const tile of this.tiles) {
-      const found = tile.results.get(pipeline);
-      if (!found) continue;
-      const name = found.error ? "refused" : found.labels[0]?.label ?? "nothing found";
+      const got = tile.got.get(pipeline);
+      if (!got) continue;
+      const [best] = got.fault ? [] : labelsOf(got);
+      const name = got.fault ? `“${got.fault.message}”` : best ? plain(best.label) : "nothing found";
       counts.set(name, (counts.get(name) ?? 0) + 1);
     }
     const sorted = [...counts].sort((one, other) => other[1] - one[1]);
@@ -141,9 +141,18 @@ export class Many {
   }
 }
 
-function spoken({ error, labels }) {
-  if (error) return "refused";
-  return labels.length ? `${labels[0].label} ${(100 * labels[0].probability).toFixed(0)} %` : "nothing found";
+const labelsOf = ({ found }) => found.boxes ?? found.areas ?? found.labels;
+
+function spoken(got) {
+  if (got.fault) return got.fault.message;
+  const [best] = labelsOf(got);
+  return best ? `${plain(best.label)} ${(100 * best.probability).toFixed(0)} %` : "nothing found";
+}
+
+function written(got) {
+  if (got.fault) return { error: got.fault.message };
+  const labels = labelsOf(got).map(({ label, probability, index }) => ({ label: plain(label), probability, index }));
+  return { labels, ms: Number(got.found.browser_ms.toFixed(1)) };
 }
 
 function button(name, act) {
@@ -157,11 +166,12 @@ const nameOf = pipelines => ["answers", ...new Set(pipelines.map(each => each.ti
 
 const json = answers => `${JSON.stringify(answers, null, 1)}\n`;
 
+// With the mark by which spreadsheets know UTF-8.
 function csv(answers) {
   const lines = answers.flatMap(({ file, pipeline, model, version, labels = [], error = "", ms = "" }) => !labels.length
     ? [[file, pipeline, model, version, "", "", "", error, "", ms]]
     : labels.map(({ label, probability, index = "" }, at) => [file, pipeline, model, version, at + 1, label, probability, "", index, ms]));
-  return [["file", "pipeline", "model", "version", "rank", "label", "probability", "error", "class", "ms"], ...lines].map(line => `${line.map(cell).join(",")}\n`).join("");
+  return "\ufeff" + [["file", "pipeline", "model", "version", "rank", "label", "probability", "error", "class", "ms"], ...lines].map(line => `${line.map(cell).join(",")}\n`).join("");
 }
 
 // Quoted, and never a formula of a spreadsheet's.

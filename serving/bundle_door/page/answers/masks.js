@@ -10,18 +10,26 @@ export function coloured({ mask, areas }, file) {
   const picture = element("img", { alt: "", src: URL.createObjectURL(file) });
   const list = element("ol", { className: "labels" }, ...areas.map(listed));
   const canvas = element("canvas", { width: mask.width, height: mask.height });
-  paint(canvas, mask, areas, new Set());
+  const classes = inflated(mask.classes);
+  const show = async off => paint(canvas, await classes, areas, off);
+  show(new Set());
   const named = areas.filter(each => !NOTHING.test(each.label));
-  const filter = element("div", { className: "filters" }, chips(
-    named.map(each => [each.index, plain(each.label), colourOf(each)]), off => paint(canvas, mask, areas, off)));
+  const filter = element("div", { className: "filters" },
+    chips(named.map(each => [each.index, plain(each.label), colourOf(each)]), show));
   return [...(named.length ? [filter] : []), element("div", { className: "beside" },
-    element("div", { className: "scene", "aria-hidden": "true" }, picture, canvas), list)];
+    element("div", { className: "scene", "aria-hidden": "true" }, picture, canvas), element("div", {}, list))];
 }
 
 // Apart from those of the classes before and after it: by the golden angle.
 const colourOf = each => NOTHING.test(each.label) ? "transparent" : `hsl(${(each.index * 137.508) % 360} 85% ${each.index % 2 ? 50 : 35}%)`;
 
-function paint(canvas, { width, height, classes }, areas, off) {
+async function inflated(text) {
+  const packed = new Blob([Uint8Array.from(atob(text), each => each.charCodeAt(0))]);
+  return new Response(packed.stream().pipeThrough(new DecompressionStream("deflate"))).bytes();
+}
+
+function paint(canvas, classes, areas, off) {
+  const { width, height } = canvas;
   const context = canvas.getContext("2d", { willReadFrequently: true });
   const colours = new Map(areas.map(each => [each.index, levels(context, off.has(each.index) ? "transparent" : colourOf(each))]));
   const image = context.createImageData(width, height);

@@ -1,52 +1,56 @@
-// The same request for a program.
+// The same request for a program, which needs nothing but its language's own.
 import { hasKey } from "../server.js";
 
-export function snippets(pipeline, question) {
-  if (pipeline.kind === "rows") return ofRows(pipeline);
-  return question.file ? ofFile(pipeline, question.file) : ofText(question.text);
+// What an answer has of each kind of pipeline, and of each of those what is printed.
+const FOUND = {
+  pictures: ["labels", "label", "probability"], sounds: ["labels", "label", "probability"],
+  boxes: ["boxes", "label", "score", "left", "top", "right", "bottom"], masks: ["areas", "label", "share"],
+};
+
+export function snippets(pipeline, question, found = {}) {
+  if (pipeline.kind === "rows") return found.example ? ofRows(pipeline, found.example) : {};
+  if (pipeline.kind === "text") return ofText(question.text);
+  return pipeline.kind in FOUND ? ofFile(pipeline, question.file) : {};
 }
 
-const base = () => location.href.replace(/[#?].*$/, "").replace(/\/$/, "");
+const base = () => location.href.replace(/[#?].*$/, "").replace(/\/(docs)?$/, "");
 const quoted = text => `'${text.replaceAll("'", "'\\''")}'`;
-const curlKey = () => (hasKey() ? ` -H "Authorization: Bearer $KEY"` : "");
-const scriptKey = () => (hasKey() ? "\n  headers: { authorization: `Bearer ${key}` }," : "");
-
-const client = (more = "") =>
-  `with Client(${JSON.stringify(base())}${hasKey() ? ", api_key=key" : ""}${more}) as client:`;
 
 // Of a sample, which nobody has as a file: from where it comes.
 function ofFile(pipeline, { name: called, address }) {
-  if (pipeline.kind === "pixels") return {};
   const name = called || "photo.jpg", sample = address && `${base()}/${address}`;
-  const source = JSON.stringify(sample ?? name);
-  const words = `${source}, ${JSON.stringify(pipeline.model)}`;
-  const asked = {
-    boxes: [client(), `    for box in client.detect(${words}).boxes:`,
-      "        print(box.label, box.score, box.left, box.top, box.right, box.bottom)"],
-    masks: [client(), `    for area in client.segment(${words}).areas:`, "        print(area.label, area.share)"],
-    sounds: [client(), `    for label in client.hear(${source}, model=${JSON.stringify(pipeline.model)}).labels:`,
-      "        print(label.label, label.probability)"],
-    pictures: [client(`, model=${JSON.stringify(pipeline.model)}`), `    for label in client.classify(${source}).labels:`,
-      "        print(label.label, label.probability)"],
-  }[pipeline.kind];
-  const python = ["from bundle_client import Client  # pip install ./client", "", ...asked, ""].join("\n");
-  if (!["pictures", "sounds"].includes(pipeline.kind)) return { Python: python };
-  const url = `${base()}/classify?model=${encodeURIComponent(pipeline.model)}`;
-  return {
-    curl: `${sample ? `curl -s ${quoted(sample)} | ` : ""}curl${curlKey()} --data-binary @${sample ? "-" : quoted(name)} ${quoted(url)}`,
-    Python: python,
-    JavaScript: `${sample ? `const file = await (await fetch(${JSON.stringify(sample)})).blob();\n` : ""}const answer = await fetch(${JSON.stringify(url)}, {\n  method: "POST", body: file,${scriptKey()}\n});\nconst { labels } = await answer.json();\n`,
-  };
+  const [list, ...fields] = FOUND[pipeline.kind];
+  return programs(`classify?model=${encodeURIComponent(pipeline.model)}`, {
+    curl: [sample ? `curl -s ${quoted(sample)} | ` : "", `--data-binary @${sample ? "-" : quoted(name)}`],
+    python: sample ? `urllib.request.urlopen(${JSON.stringify(sample)}).read()` : `open(${JSON.stringify(name)}, "rb").read()`,
+    script: sample ? `await (await fetch(${JSON.stringify(sample)})).blob()` : "file",
+  }, {
+    python: `for found in answer["${list}"]:\n    print(${fields.map(each => `found["${each}"]`).join(", ")})`,
+    script: `{ ${list} }`,
+  });
 }
 
-const ofRows = ({ model }) => ({ "make ask": `make ask MODEL=${model} IN=rows.csv` });
+function ofRows({ model }, example) {
+  const body = JSON.stringify(example);
+  return programs(`v2/models/${encodeURIComponent(model)}/infer`, {
+    curl: ["", `--data ${quoted(body)}`], python: `json.dumps(${body}).encode()`, script: `JSON.stringify(${body})`,
+  }, { python: 'print(answer["outputs"][0]["data"])', script: "{ outputs }" });
+}
 
-function ofText(text) {
-  const url = `${base()}/sentiment`;
-  const header = hasKey() ? ", headers={\"Authorization\": f\"Bearer {key}\"}" : "";
+const ofText = text => programs("sentiment", {
+  curl: ["", `--data-binary ${quoted(text)}`], python: `${JSON.stringify(text)}.encode()`, script: JSON.stringify(text),
+}, { python: 'print(answer["label"], answer["score"])', script: "{ label, score }" });
+
+// `sent`: what is sent; `told`: what is made of the answer.
+function programs(path, sent, told) {
+  const url = `${base()}/${path}`, key = hasKey(), [before, body] = sent.curl;
+  const given = key ? 'key = "…"  # yours\n' : "";
   return {
-    curl: `curl${curlKey()} --data-binary ${quoted(text)} ${quoted(url)}`,
-    Python: `import json, urllib.request\n\nrequest = urllib.request.Request(${JSON.stringify(url)}, ${JSON.stringify(text)}.encode()${header})\nprint(json.load(urllib.request.urlopen(request)))\n`,
-    JavaScript: `const answer = await fetch(${JSON.stringify(url)}, {\n  method: "POST", body: ${JSON.stringify(text)},${scriptKey()}\n});\nconst { label, score } = await answer.json();\n`,
+    curl: `${before}curl${key ? ' -H "Authorization: Bearer $KEY"' : ""} ${body} ${quoted(url)}`,
+    Python: `import json\nimport urllib.request\n\n${given}sent = ${sent.python}\n`
+      + `request = urllib.request.Request(${JSON.stringify(url)}, sent${key ? ', {"Authorization": f"Bearer {key}"}' : ""})\n`
+      + `with urllib.request.urlopen(request) as response:\n    answer = json.load(response)\n${told.python}\n`,
+    JavaScript: `const answer = await fetch(${JSON.stringify(url)}, {\n  method: "POST", body: ${sent.script},`
+      + `${key ? "\n  headers: { authorization: `Bearer ${key}` }," : ""}\n});\nconst ${told.script} = await answer.json();\n`,
   };
 }

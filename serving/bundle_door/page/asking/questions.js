@@ -20,6 +20,8 @@ export const canAsk = pipeline =>
 const KINDS = {
   pictures: classified,
   sounds: classified,
+  boxes: classified,
+  masks: classified,
 
   async text(pipeline, { text, signal }) {
     const found = await post("sentiment?timings=1", text, signal);
@@ -38,7 +40,11 @@ const KINDS = {
       const [{ data }] = await infer(pipeline, "FP32", [part.length, width], sent, sent.byteLength, signal, classes);
       answers.push(...part.map((_, at) => data.slice(values * at, values * (at + 1))));
     }
-    return { table: output.label_filename ? named(answers) : unnamed(answers, values) };
+    const example = rows.find(row => !row.some(Number.isNaN));
+    return {
+      table: output.label_filename ? named(answers) : unnamed(answers, values),
+      example: example && { inputs: [{ name: pipeline.input, datatype: "FP32", shape: [1, width], data: example }], ...classes },
+    };
   },
 
   async pixels(pipeline, { file, signal }) {
@@ -46,33 +52,13 @@ const KINDS = {
     const [found] = await infer(pipeline, "FP32", [1, height, width, 3], values, values.byteLength, signal);
     return { labels: found.data.map(label) };
   },
-
-  async boxes(pipeline, { file, signal }) {
-    const found = await infer(pipeline, "UINT8", [1, file.size], file, file.size, signal);
-    const [corners, labels, scores] = ["BOXES", "LABELS", "SCORES"].map(
-      name => found.find(output => output.name === name).data);
-    return { boxes: labels.map((label, number) => {
-      const [left, top, right, bottom] = corners.slice(4 * number, 4 * number + 4);
-      return { label, probability: scores[number], left, top, right, bottom };
-    }) };
-  },
-
-  async masks(pipeline, { file, signal }) {
-    const found = await infer(pipeline, "UINT8", [1, file.size], file, file.size, signal);
-    const [mask, labels, shares] = ["MASK", "LABELS", "SHARES"].map(
-      name => found.find(output => output.name === name));
-    const areas = labels.data.map((label, index) => ({ label, index, probability: shares.data[index] }));
-    const [, height, width] = mask.shape;
-    return {
-      mask: { height, width, classes: mask.data },
-      areas: areas.filter(each => each.probability).sort((one, other) => other.probability - one.probability),
-    };
-  },
 };
 
 async function classified(pipeline, { file, signal }) {
-  const query = new URLSearchParams({ top: 5, timings: 1, model: pipeline.model });
-  return post(`classify?${query}`, file, signal);
+  const query = new URLSearchParams({ timings: 1, model: pipeline.model, ...(pipeline.kind === "masks" ? { mask: 1 } : {}) });
+  const found = await post(`classify?${query}`, file, signal);
+  for (const each of [...(found.boxes ?? []), ...(found.areas ?? [])]) each.probability = each.score ?? each.share;
+  return found;
 }
 
 function named(answers) {
