@@ -753,32 +753,32 @@ def test_of_many_pictures_those_on_screen_come_first(tab: Tab, tmp_path: Path) -
     choose(tab, PIPELINE)
     tab.run("document.getElementById('beside').value = ''")
     tab.run(HOLD)
-    tab.drop(*many(tmp_path, 200))
+    tab.drop(*many(tmp_path, 500))
     assert wait_for_held(tab, 4) == ["000.jpg", "001.jpg", "002.jpg", "003.jpg"]
     tab.run("document.querySelector('.grid').scrollTo(0, 1e6)")
     tab.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     tab.run(RELEASE)
-    tab.until("document.querySelector('.far').innerText.startsWith('4 of 200')")
-    assert all(name > "100.jpg" for name in wait_for_held(tab, 4))
+    tab.until("document.querySelector('.far').innerText.startsWith('4 of 500')")
+    assert all(name > "400.jpg" for name in wait_for_held(tab, 4))
     # It stops within a moment: what is asked ends, and nothing more is.
     tab.run("[...document.querySelectorAll('.many-head button')][0].click()")
-    assert tab.text(".far") == "4 of 200 · stopped"
+    assert tab.text(".far") == "4 of 500 · stopped"
     tab.run(RELEASE)
-    assert tab.run("held.length") == 0 and tab.text(".far") == "4 of 200 · stopped"
+    assert tab.run("held.length") == 0 and tab.text(".far") == "4 of 500 · stopped"
     # A second click on the same place does not begin again.
     tab.run("[...document.querySelectorAll('.many-head button')][0].click()")
-    assert tab.text(".far") == "4 of 200 · stopped" and tab.text(".again") == "Ask the other 196"
+    assert tab.text(".far") == "4 of 500 · stopped" and tab.text(".again") == "Ask the other 496"
     assert tab.text(".many .facts") == "untrained weights ImageNet, version 3: 4 high"
     said = tab.run("[...document.querySelectorAll('.grid .said')].map(each => each.innerText)")
-    assert sorted({*said}) == ["high 100 %", "not asked"] and said.count("not asked") == 196
+    assert sorted({*said}) == ["high 100 %", "not asked"] and said.count("not asked") == 496
     rows = [line.split(",") for line in save(tab, "CSV").splitlines()[1:]]
-    files = [f"{number:03}.jpg" for number in range(200)]
+    files = [f"{number:03}.jpg" for number in range(500)]
     assert list(dict.fromkeys(row[0] for row in rows)) == files
-    assert [row[7] for row in rows].count("not asked") == 196
+    assert [row[7] for row in rows].count("not asked") == 496
     assert tab.run("document.documentElement.scrollHeight") < 3000
     # The rest may be asked after all.
-    press(tab, "Ask the other 196")
-    assert len(wait_for_held(tab, 4)) == 4 and tab.text(".far") == "4 of 200"
+    press(tab, "Ask the other 496")
+    assert len(wait_for_held(tab, 4)) == 4 and tab.text(".far") == "4 of 500"
 
 
 def press(tab: Tab, name: str) -> None:
