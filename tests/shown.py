@@ -143,6 +143,7 @@ def status() -> None:
     told = {
         "/answered": counts,
         "/models/stats": {"model_stats": [{"name": name, "version": "12"} for name in MODELS]},
+        "/shadows": [],
         "": {"version": "2.72.0"},
     }
     run("status", {

@@ -11,20 +11,27 @@ const BECAME = {
 // When the server last told.
 let seen = null;
 
-let wake = () => {}, shown = 0;
+let wake = () => {}, soon = null, due = false;
 
 export async function watch(names) {
   for (;;) {
+    due = false;
     if (!document.hidden) await show(names);
-    shown = Date.now();
-    await new Promise(done => { wake = done; setTimeout(done, EVERY_MS); });
+    await new Promise(done => {
+      wake = done;
+      if (due) done();
+      else setTimeout(done, EVERY_MS);
+    });
   }
 }
 
 // What this page has asked is seen at once; but it is not looked for more than once a second.
 export function lookSoon() {
-  const seen = wake;
-  setTimeout(() => seen(), Math.max(0, shown + SOON_MS - Date.now()));
+  soon ??= setTimeout(() => {
+    soon = null;
+    due = true;
+    wake();
+  }, SOON_MS);
 }
 
 async function show(names) {
