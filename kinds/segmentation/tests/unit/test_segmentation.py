@@ -11,9 +11,6 @@ import pytest
 from PIL import Image
 
 from bundle_client import Area
-from bundle_door.answers import Refused
-from bundle_door.paths.plain import check_takes_pictures
-from bundle_door.wire.inference import Signature
 from bundle_serving.agreement import Bound, compare, of_answers
 from bundle_serving.decoder import PIXELS, SIZE, gather
 from bundle_serving.pictures import PictureError, Transform, to_pixels
@@ -93,8 +90,3 @@ def test_what_the_user_gives_is_told_from_what_is_not_there(tmp_path: Path) -> N
     with pytest.raises(Exception, match="no weights file") as refused:
         Segmenter("lraspp", str(tmp_path / "street.pth")).identity()
     assert "SEGMENTATION=random" in refused.value.remedy  # type: ignore[attr-defined]
-
-
-def test_the_door_classifies_nothing_with_it() -> None:
-    with pytest.raises(Refused, match="finds areas, not labels; ask it by make segment"):
-        check_takes_pictures("segmentation", Signature("INPUT", "UINT8", (-1,), True, "MASK"))
