@@ -17,8 +17,8 @@ from bundle_serving.pictures import (
     check_together,
     to_pixels_and_size,
 )
+from bundle_serving.process.turns import Later, Turns
 from bundle_serving.repeated import Batch, Repeated
-from bundle_serving.turns import Later, Turns
 
 # Of each picture, as a batch of one.
 PIXELS, SIZE = "PIXELS", "SIZE"

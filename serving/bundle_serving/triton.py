@@ -18,9 +18,9 @@ import triton_python_backend_utils as pb
 
 from bundle_serving.process.cores import VARIABLE, Cores
 from bundle_serving.process.log_lines import log
+from bundle_serving.process.turns import Later
 from bundle_serving.repeated import may_be_repeated
 from bundle_serving.step_reports import PartReports
-from bundle_serving.turns import Later
 
 TRIM_S = 5
 # Characters of an error, which travels in a header.
