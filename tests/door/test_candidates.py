@@ -212,6 +212,8 @@ def test_copies_go_to_the_candidate_and_nobody_notices(server: Behind, tmp_path:
         (change,) = told[0]["changes"]
         assert change["live"] != change["candidate"] and len(change["ids"]) >= 4
         assert asked_so_far(server) == before + 5
+        (shown,) = json.loads(server.ask("GET", "/page/live.json")[2])["shadows"]
+        assert shown["most"] == [change["live"], change["candidate"]]
         metrics = server.ask("GET", "/metrics", connection=server.connection(server.metrics_port))[
             2
         ].decode()

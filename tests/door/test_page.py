@@ -427,7 +427,9 @@ OBSERVED = """{ const real = window.fetch;
         memory_total_bytes: 2.4e10, power_usage: 55.2, power_limit: 72 },
         { uuid: 'GPU-8b', utilization: 0,
         memory_used_bytes: 0, memory_total_bytes: 0, power_usage: 0, power_limit: 0 }];
-      return new Response(JSON.stringify({ ...told, series: [series], gpus,
+      const shadows = [{ model: 'p_candidate', version: '3', most: ['tabby', 'tiger cat'],
+        counts: { same: 1180, differs: 24, 'left out': 31 } }];
+      return new Response(JSON.stringify({ ...told, series: [series], gpus, shadows,
         over_time: { ...told.over_time, refused: slots(2), busy: slots(1), failed: slots(2) } }));
     }; }"""
 
@@ -448,6 +450,11 @@ def test_refused_and_failed_are_told_apart(tab: Tab) -> None:
         "GPU: 42 % busy · 3.1 of 24.0 GB · 55 of 72 W",
         "GPU: 0 % busy",  # of which DCGM may not be asked
     ]
+    (copies,) = tab.text("#shadows").splitlines()
+    assert copies.startswith(
+        "1,204 copies answered by version 3 of p, which nobody sees · 24 differ"
+    )
+    assert copies.endswith("31 left out while the server was busy · most often tabby → tiger cat")
     # All of a chart is a second's: 20 answers in 5 seconds are 4, and 5 errors are 1.
     ticks = tab.run(
         "[...document.querySelectorAll('#throughput .ticks span')].map(each => each.innerText)"

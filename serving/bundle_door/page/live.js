@@ -51,6 +51,7 @@ async function show(names) {
   else health("good", "Ready");
   tiles(state);
   byId("gpus").replaceChildren(...state.gpus.map(gpu => element("li", { title: gpu.uuid }, ofGpu(gpu))));
+  byId("shadows").replaceChildren(...state.shadows.map(each => element("li", {}, ofCopies(each, names))));
   throughput(state);
   latency(state.over_time);
   table(state.series, names);
@@ -73,6 +74,20 @@ function ofGpu(gpu) {
     gpu.power_limit ? `${Math.round(gpu.power_usage)} of ${Math.round(gpu.power_limit)} W` : "",
   ];
   return `GPU: ${told.filter(Boolean).join(" · ")}`;
+}
+
+// A version that answers copies of requests, unseen (make shadow).
+function ofCopies({ model, version, counts, most }, names) {
+  const count = name => counts[name] ?? 0;
+  const copies = count("same") + count("differs") + count("failed");
+  const told = [
+    `${copies.toLocaleString()} copies answered by version ${version} of ${names(model.replace(/_candidate$/, ""))}, which nobody sees`,
+    count("differs") && `${count("differs").toLocaleString()} differ`,
+    count("failed") && `${count("failed").toLocaleString()} failed`,
+    count("left out") && `${count("left out").toLocaleString()} left out while the server was busy`,
+    most && `most often ${most[0]} → ${most[1] || "no answer"}`,
+  ];
+  return told.filter(Boolean).join(" · ");
 }
 
 const rate = value => value.toFixed(value && value < 1 ? 2 : 1);
@@ -207,6 +222,9 @@ function moved(each) {
     element("span", { className: "share" }, `${percent(each.then)} → ${percent(each.now)}`), ...bars);
 }
 
+const became = ({ what, how }) =>
+  how === "shadow" ? { begins: "trial began", stayed: "tried unseen" }[what] : BECAME[what] ?? what;
+
 function events(history, names) {
   const all = Object.entries(history).flatMap(([pipeline, list]) =>
     list.map(each => ({ ...each, pipeline })));
@@ -215,7 +233,7 @@ function events(history, names) {
   if (!all.length) return [element("li", { className: "empty" }, "Not known here.")];
   return all.slice(0, 6).map(each => {
     const which = `${several ? `${names(each.pipeline)} ` : ""}version ${each.version}`;
-    return event(new Date(each.time), `${which} ${BECAME[each.what] ?? each.what} (${each.how})`, each.note);
+    return event(new Date(each.time), `${which} ${became(each)} (${each.how})`, each.note);
   });
 }
 

@@ -70,6 +70,10 @@ class PageData:
                 for name, events in history
                 if self._served.is_served(name)
             },
+            "shadows": [
+                shadow.sum_up(*candidate)
+                for candidate, shadow in sorted(self._observed.shadows.items())
+            ],
             "drift": self._observed.drift.as_json(),
         }
         return as_json(content, headers=NOT_KEPT)

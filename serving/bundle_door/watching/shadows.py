@@ -66,6 +66,14 @@ class Shadow:
     def _has_room(self) -> bool:
         return len(self.changes) < MOST_CHANGES
 
+    def sum_up(self, model: str, version: str) -> dict[str, Any]:
+        """For the page."""
+        most = self.changes.most_common(1)
+        return {
+            "model": model, "version": version, "counts": dict(self.counts),
+            "most": most[0][0] if most else None,
+        }  # fmt: skip
+
     def as_json(self, model: str, version: str) -> dict[str, Any]:
         changes = [
             {"live": live, "candidate": candidate, "count": count,
