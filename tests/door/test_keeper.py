@@ -112,13 +112,14 @@ class Kept:
         return 0
 
     def processes(self) -> list[psutil.Process]:
-        """Whoever they belong to now."""
+        """Whoever they belong to now, the oldest first: numbers begin anew after the largest."""
         named = str(self.run_dir)
-        return [
+        found = [
             each
-            for each in psutil.process_iter(["cmdline"])
+            for each in psutil.process_iter(["cmdline", "create_time"])
             if any(named in word for word in each.info["cmdline"] or ())
         ]
+        return sorted(found, key=lambda each: float(each.info["create_time"]))
 
     def kill(self, name: str) -> int:
         number: int = wait_until(lambda: self.process(name), name)
