@@ -105,6 +105,8 @@ def serve_own(project: Project) -> Project:
     levels = f"mean: {[*network.MEAN]}, std: {[*network.STD]}"
     kept = {name: word for name, word in project.settings.items() if name != "ARCH"}
     own = replace(project, settings=kept)
+    # It has learned pictures of 48 pixels, where a reduced size shows.
+    own.settings["DECODE"] = "full"
     own.made("up", FROM="things.onnx", LABELS="things.txt", PICTURES=f"resize: {SIDE}, {levels}")
     return own
 

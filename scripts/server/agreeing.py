@@ -16,6 +16,7 @@ from scripts.recipes import tensors
 from scripts.recipes.layout import precision_of
 from scripts.recipes.pictures import labels_of
 from scripts.recipes.pipelines import Pipeline
+from scripts.recipes.recipe import Recipe
 from scripts.server import ask
 from scripts.server.served import find_served_version
 from scripts.stacks.state import State
@@ -42,10 +43,17 @@ def require(pipeline: Pipeline, server: State) -> None:
     bound = gate.for_the_ensemble(bound, found.pictures)
     console.note(f"answers as {version.workspace.manifest.network} itself: {found}")
     if not found.within(bound):
+        causes = _name_causes(recipe, server)
         raise UserError(
             f"the server answers otherwise than the network itself ({found}; {bound})",
-            "nothing was added; try PRECISION=fp32, or please report this as a bug",
+            f"nothing was added; try {causes}, or please report this as a bug",
         )
+
+
+def _name_causes(recipe: Recipe, server: State) -> str:
+    """A network for small pictures sees that large ones are decoded at a reduced size."""
+    reduced = isinstance(recipe, Image) and server.settings_at_start.decode == "reduced"
+    return "DECODE=full, or PRECISION=fp32" if reduced else "PRECISION=fp32"
 
 
 def _compare_labels(recipe: Image, made: Workspace, server: State) -> Agreement:
