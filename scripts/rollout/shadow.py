@@ -133,8 +133,6 @@ def watch_copies(switch: InPlace, percent: float, seconds: float) -> Seen:
                     looked = time.monotonic()
     except KeyboardInterrupt:
         console.note("ended early")
-    finally:
-        switch.share_with_clients(0)
     return seen
 
 

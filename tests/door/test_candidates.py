@@ -129,6 +129,7 @@ def test_every_client_takes_part_and_meets_the_same_version_again(server: Behind
             assert not count_failed(server, "7")
         # It is gone, and the door may not know that yet.
         assert classify(server, chosen) == (200, "", "shown")
+        assert not count_failed(server, "7")
 
 
 def test_nobody_waits_long_for_a_candidate(server: Behind, tmp_path: Path) -> None:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from zlib import crc32
 
-from bundle_door.answers import Answer, Refused
+from bundle_door.answers import Answer
 from bundle_door.note import Note, address_of, new_id
 from bundle_door.paths.measured import Observer
 from bundle_door.paths.routes import Handler, Route
-from bundle_door.paths.shadowing import Shadowing
+from bundle_door.paths.shadowing import Gone, Shadowing, ask_candidate, is_good
 from bundle_door.requests import Request
 from bundle_door.served import Candidate, Served
 from bundle_door.watching.observed import HTTP
-from bundle_serving.process.log_lines import log, log_traceback
 
 # Who asks, where one client asks for many: they should each meet the same version again.
 SESSION_ID = "x-session-id"
@@ -76,7 +74,10 @@ class Sharing:
                 self._copy(candidate, request, named, answer, time.monotonic() - began)
             return answer
         began = time.monotonic()
-        given = await self._ask_candidate(model, candidate, request, named)
+        try:
+            given = await self._ask_candidate(model, candidate, request, named)
+        except Gone:
+            return await self._ask_live(model, request, named)
         if given:
             request.note.answered_by = candidate.model
             return replace(given, headers={**given.headers, ANSWERED_BY: candidate.version})
@@ -97,11 +98,14 @@ class Sharing:
     ) -> None:
         copy, path = ask_instead(candidate, request, named)
         copy.note = Note(new_id(), is_own=True)
-
-        def ask() -> Awaitable[Answer]:
-            return self._handler(copy, path)
-
-        self._shadowing.offer(candidate, ask, answer, took, request.size, request.note.id)
+        self._shadowing.offer(
+            candidate,
+            lambda: self._handler(copy, path),
+            answer,
+            took,
+            request.size,
+            request.note.id,
+        )
 
     async def _ask_live(self, model: str, request: Request, named: Mapping[str, str]) -> Answer:
         began = time.monotonic()
@@ -114,21 +118,13 @@ class Sharing:
         self, model: str, candidate: Candidate, request: Request, named: Mapping[str, str]
     ) -> Answer | None:
         """None where it gives none, or not in time."""
-        request, named = ask_instead(candidate, request, named)
+        asked, path = ask_instead(candidate, request, named)
         seconds = max(LEAST_S, SLOWER * max(self._took.get(model, [0.0])))
         try:
-            async with asyncio.timeout(seconds):
-                answer = await self._handler(request, named)
-        except Refused:
-            return None
+            return await ask_candidate(candidate, lambda: self._handler(asked, path), seconds)
         except TimeoutError:
             self._rests_until[candidate] = time.monotonic() + RESTS_S
             return None
-        except Exception as fault:  # of the door: the live version may be spared it
-            log("door", f"an internal error with {candidate.model} in request {request.note.id}")
-            log_traceback(fault)
-            return None
-        return answer if is_good(answer) else None
 
     def _rests(self, candidate: Candidate) -> bool:
         return time.monotonic() < self._rests_until.get(candidate, 0.0)
@@ -141,10 +137,6 @@ def ask_instead(
     if named["model"]:
         return replace(request), {**named, "model": candidate.model}
     return replace(request, query={**request.query, "model": candidate.model}), named
-
-
-def is_good(answer: Answer) -> bool:
-    return answer.status < 400 and answer.is_whole
 
 
 def is_chosen(request: Request, candidate: Candidate) -> bool:

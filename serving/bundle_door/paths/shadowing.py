@@ -12,6 +12,7 @@ from bundle_door.answers import Answer, Refused
 from bundle_door.limits import Load
 from bundle_door.paths.measured import Observer
 from bundle_door.served import Candidate
+from bundle_door.triton import OF_AN_UNKNOWN_MODEL
 from bundle_door.watching.shadows import DIFFERS, FAILED, LEFT_OUT, SAME, Compared, read_gist
 from bundle_serving.process.log_lines import log, log_traceback
 
@@ -54,7 +55,14 @@ class Shadowing:
                     return
                 await asyncio.sleep(LOOK_S)
             began = time.monotonic()
-            found = await _ask_safely(candidate, ask)
+            try:
+                answer = await ask_candidate(candidate, ask, ANSWER_S)
+            except Gone:
+                self._leave_out(candidate)
+                return
+            except TimeoutError:
+                answer = None
+        found = read_gist(answer) if answer else None
         times = seconds, time.monotonic() - began
         told = Compared(candidate.model, candidate.version, FAILED, id, live[0], seconds=times)
         if found:
@@ -66,14 +74,27 @@ class Shadowing:
         self._observed.note_comparison(Compared(candidate.model, candidate.version, LEFT_OUT))
 
 
-async def _ask_safely(candidate: Candidate, ask: Ask) -> tuple[str, float] | None:
+class Gone(Exception):
+    """The candidate is not loaded any more, which the door has not heard yet."""
+
+
+async def ask_candidate(candidate: Candidate, ask: Ask, seconds: float) -> Answer | None:
+    """None where it gives no whole answer. A `TimeoutError`, or `Gone`, which is nobody's fault."""
     try:
-        async with asyncio.timeout(ANSWER_S):
+        async with asyncio.timeout(seconds):
             answer = await ask()
-    except (Refused, TimeoutError):
-        return None
-    except Exception as fault:
-        log("door", f"an internal error with {candidate.model} in a copy of a request")
+    except Refused as refused:
+        answer = refused.answer()
+    except TimeoutError:
+        raise
+    except Exception as fault:  # of the door: the live version may be spared it
+        log("door", f"an internal error with {candidate.model}, beside the live version")
         log_traceback(fault)
         return None
-    return read_gist(answer) if answer.status < 400 else None
+    if answer.status >= 400 and OF_AN_UNKNOWN_MODEL.encode() in answer.body:
+        raise Gone
+    return answer if is_good(answer) else None
+
+
+def is_good(answer: Answer) -> bool:
+    return answer.status < 400 and answer.is_whole
