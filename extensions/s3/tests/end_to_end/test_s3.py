@@ -380,6 +380,8 @@ def test_a_network_of_ones_own_with_its_steps_and_packages(place: Place, tmp_pat
         "WEIGHTS": "",
     }
     project = Project(place.project.path, place.project.settings | settings)
+    for name in ("versions", "live"):  # what other tests have served
+        shutil.rmtree(project.path / "build" / name, ignore_errors=True)
     try:
         project.made("up", FROM=f"{tmp_path}/birds.onnx", TRUST="1")
         there = place.remote("birds").list()
