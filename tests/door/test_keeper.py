@@ -355,6 +355,8 @@ def test_each_guard_that_is_killed_gets_another(kept: Kept) -> None:
     wait_until(lambda: not kept.processes(), "the end of all", 60)
 
 
+# Not always: for milliseconds around the change, connections are refused (docs/door.md).
+@pytest.mark.rare
 @pytest.mark.parametrize("victim", ["bundle_door", "envoy"])
 def test_connections_wait_for_another_door(kept: Kept, victim: str) -> None:
     """As soon as its end was seen."""
