@@ -87,8 +87,11 @@ class Seen:
         return None
 
 
-def try_unseen(target: int, up_now: Up, percent: float, seconds: float) -> Seen:
-    """Ends with the old version alone, whatever was seen."""
+def try_unseen(
+    target: int, up_now: Up, percent: float, seconds: float, may_end_early: bool
+) -> Seen:
+    """Ends with the old version alone, whatever was seen. Ctrl-C ends it early, or, where a rollout
+    begins with it, the rollout."""
     if up_now.stack.many:
         raise UserError(
             "copies are made by the door of one server, and here are several",
@@ -101,7 +104,7 @@ def try_unseen(target: int, up_now: Up, percent: float, seconds: float) -> Seen:
     with lock.hands_off():
         try:
             switch.load_beside()
-            seen = watch_copies(switch, percent, seconds)
+            seen = watch_copies(switch, percent, seconds, may_end_early)
         except BaseException as fault:
             why = history.INTERRUPTED if isinstance(fault, KeyboardInterrupt) else str(fault)
             raise
@@ -114,8 +117,7 @@ def try_unseen(target: int, up_now: Up, percent: float, seconds: float) -> Seen:
     return seen
 
 
-def watch_copies(switch: InPlace, percent: float, seconds: float) -> Seen:
-    """With Ctrl-C it ends early."""
+def watch_copies(switch: InPlace, percent: float, seconds: float, may_end_early: bool) -> Seen:
     server = switch.running.server
     triton_api.post(server.http, "/shadows")
     switch.share_with_clients(0, copies=percent)
@@ -132,6 +134,8 @@ def watch_copies(switch: InPlace, percent: float, seconds: float) -> Seen:
                         raise UserError(f"the live version does not answer ({reason})", STAYS)
                     looked = time.monotonic()
     except KeyboardInterrupt:
+        if not may_end_early:
+            raise
         console.note("ended early")
     return seen
 

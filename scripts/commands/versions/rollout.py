@@ -40,7 +40,9 @@ def main() -> int:
             )
             return 0
         if asked.shadow:
-            seen = shadow.try_unseen(target, up, asked.share or 100, asked.shadow)
+            seen = shadow.try_unseen(
+                target, up, asked.share or 100, asked.shadow, may_end_early=False
+            )
             shadow.require_alike(seen, target, 0 if asked.anyway else up.settings.min_agreement)
         rollout.switch_to(target, "rollout", up, canary, judge_labels=not asked.anyway)
     return 0

@@ -28,5 +28,5 @@ def main() -> int:
             raise UserError(
                 f"{up.version.describe()} is the live one", "make another with make publish"
             )
-        shadow.try_unseen(target, up, asked.share or 10, 60 * asked.minutes)
+        shadow.try_unseen(target, up, asked.share or 10, 60 * asked.minutes, may_end_early=True)
     return 0
