@@ -19,7 +19,7 @@ from bundle_door import worker
 from bundle_door.access import key_file
 from bundle_door.access.key_file import BadKeys
 from bundle_door.door import DoorError, Settings, serve
-from bundle_door.front.envoy import Ports, Traces
+from bundle_door.front.envoy import Traces
 from bundle_door.limits import MEGABYTE, Limits
 from bundle_door.settings import SETTINGS, Setting, read_several
 from bundle_serving.process import guard
@@ -55,7 +55,8 @@ def settings(options: argparse.Namespace) -> Settings:
     collector = options.otel_exporter_otlp_endpoint
     return Settings(
         options.run_dir,
-        Ports(options.address, options.http_port, options.grpc_port, options.metrics_port),
+        options.address,
+        {"http": options.http_port, "grpc": options.grpc_port, "metrics": options.metrics_port},
         guard.read(options.admin_key_file) if options.admin_key_file else None,
         Limits(
             body_bytes=options.max_body_mb * MEGABYTE,

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bundle_door.answers import Answer
-from bundle_door.front import balancing, envoy_lines, envoy_process
+from bundle_door.front import envoy, envoy_lines, envoy_process
 from bundle_door.front.envoy_lines import Line
 from bundle_door.limits import MEGABYTE, Limits
 from bundle_door.settings import TEXT
@@ -33,6 +33,8 @@ from bundle_serving.process import sockets
 from bundle_serving.process.exposure import Exposure, of_environment
 from bundle_serving.protocol import local_http
 
+# The doors' ports, and the balancer's own.
+PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 # Within the container's stop_grace_period.
 DRAIN_S = 20.0
 # How often servers are told to end its streams, and how long each has to answer.
@@ -64,7 +66,7 @@ async def serve(servers: str, run_dir: Path, exposure: Exposure) -> int:
     if megabytes := os.environ.get("MAX_BODY_MB"):
         limits = Limits(body_bytes=int(megabytes) * MEGABYTE)
     name = secrets.token_hex(16)
-    config = balancing.config(servers, "0.0.0.0", folder, limits, exposure, name)
+    config = envoy.build_balancer(servers, PORTS, "0.0.0.0", folder, limits, exposure, name)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -85,7 +87,7 @@ async def serve(servers: str, run_dir: Path, exposure: Exposure) -> int:
             return 1
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(DRAIN_S):
-                await envoy_process.set_runtime(folder, balancing.STOPPING, 100)
+                await envoy_process.set_runtime(folder, envoy.STOPPING, 100)
                 await envoy_process.drain(folder)
                 telling = asyncio.create_task(tell_servers(folder, exposure, name))
                 await asyncio.sleep(LEAVE_S)

@@ -4,8 +4,8 @@ read; its other rows are charged later."""
 from __future__ import annotations
 
 from bundle_door.access.keys import Keys
-from bundle_door.front.envoy import INFER
 from bundle_door.front.envoy_lines import Line
+from bundle_door.front.methods import INFER
 from bundle_door.served import Served
 from bundle_serving.protocol.kserve import pb
 

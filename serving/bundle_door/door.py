@@ -83,6 +83,7 @@ class DoorError(RuntimeError):
 @dataclass(frozen=True)
 class Settings:
     run_dir: Path
+    address: str
     ports: envoy.Ports
     admin_key: str | None
     limits: Limits
@@ -153,7 +154,8 @@ async def serve(settings: Settings) -> None:
         arrivals.Room(settings.processes, folder / sockets.ROOM).clear()
         outside = await stack.enter_async_context(
             envoy_process.running(
-                envoy.config(
+                envoy.build_door(
+                    settings.address,
                     settings.ports,
                     folder,
                     settings.limits,

@@ -12,7 +12,7 @@ import pytest
 
 from benchmark.torture import unfinished
 from benchmark.torture.subject import Subject
-from bundle_door.front.envoy import DEADLINE_EXCEEDED, INFER, STREAM, UNAVAILABLE
+from bundle_door.front.methods import DEADLINE_EXCEEDED, INFER, STREAM, UNAVAILABLE
 from bundle_door.limits import AHEAD_S, LATE_S
 from bundle_door.wire import http2
 from bundle_door.wire.calls import PREFIX, message_of, usual_fields

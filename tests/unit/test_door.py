@@ -19,7 +19,7 @@ import pytest
 
 from bundle_door.answers import Answer, Refused
 from bundle_door.documents import documents
-from bundle_door.front import envoy
+from bundle_door.front import envoy, methods
 from bundle_door.limits import (
     MOST_ID,
     MOST_NAME,
@@ -457,29 +457,33 @@ def test_a_body_that_comes_slowly_for_long_is_refused(monkeypatch: pytest.Monkey
 
 
 def test_without_an_admin_key_nothing_leads_to_admin_methods() -> None:
-    ports = envoy.Ports("127.0.0.1", 1, 2, 3)
-    open_, keyed = (
-        json.dumps(envoy.config(ports, Path("/sockets"), Limits(), LOCAL, key, Path("/note")))
-        for key in (None, "the key")
-    )
-    assert "the key" in keyed
-    passed = envoy.grpc_routes(Limits(), None)
-    for method in envoy.ADMIN_METHODS:
-        assert method in open_
+    assert "the key" in json.dumps(grpc_routes(Limits(), "the key"))
+    passed = grpc_routes(Limits())
+    for method in methods.ADMIN_METHODS:
         (route,) = [route for route in passed if route["match"].get("path") == method]
         assert "direct_response" in route
+
+
+def grpc_routes(limits: Limits, key: str | None = None) -> list[envoy.Config]:
+    made = envoy.build_door(
+        "127.0.0.1", {"grpc": 1}, Path("/sockets"), limits, LOCAL, key, Path("/note")
+    )
+    (listener,) = made["static_resources"]["listeners"]
+    manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
+    found: list[envoy.Config] = manager["route_config"]["virtual_hosts"][0]["routes"]
+    return found
 
 
 def test_a_message_over_grpc_has_an_end() -> None:
     """However slowly it comes; a stream has none."""
     limits = Limits(arrival_s=3, answer_s=4)
-    routes = {route["match"].get("path"): route for route in envoy.grpc_routes(limits, None)}
-    for path in (envoy.HEALTH_METHOD, envoy.INFER, *envoy.OPEN_METHODS):
+    routes = {route["match"].get("path"): route for route in grpc_routes(limits)}
+    for path in (methods.HEALTH_METHOD, methods.INFER, *methods.OPEN_METHODS):
         taken = routes[path]["route"]
         assert taken["max_stream_duration"] == {"max_stream_duration": "7s"}
         # A message to infer from, until it is complete.
-        assert taken["idle_timeout"] == ("10s" if path == envoy.INFER else "9s")
-    assert "max_stream_duration" not in routes[envoy.STREAM]["route"]
+        assert taken["idle_timeout"] == ("10s" if path == methods.INFER else "9s")
+    assert "max_stream_duration" not in routes[methods.STREAM]["route"]
 
 
 def test_a_log_is_kept_short_for_all_who_append_to_it(tmp_path: Path) -> None:

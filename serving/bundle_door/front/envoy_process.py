@@ -35,7 +35,7 @@ async def running(
 ) -> AsyncIterator[asyncio.Task[int]]:
     """With this configuration, written to `file`, and its admin's socket in `folder`; `read` gets
     its standard output. The task ends when it does."""
-    write_private(file, yaml.safe_dump(config, sort_keys=False))
+    write_private(file, yaml.dump(config, Dumper=yaml.CSafeDumper, sort_keys=False))
     (folder / sockets.ENVOY_ADMIN).unlink(missing_ok=True)
     (folder / sockets.LEAVING).write_text("0")
     process = await asyncio.create_subprocess_exec(

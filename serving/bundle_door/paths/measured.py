@@ -10,8 +10,8 @@ from typing import Protocol
 import grpc
 
 from bundle_door.answers import Answer, Refused
-from bundle_door.front.envoy import INFER
 from bundle_door.front.envoy_lines import Line, Listener
+from bundle_door.front.methods import INFER
 from bundle_door.paths.routes import Handler, Route
 from bundle_door.requests import Request
 from bundle_door.served import Served
