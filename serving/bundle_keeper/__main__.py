@@ -57,6 +57,7 @@ MOST_STARTS = 3  # failed starts of the server
 ASK_DOOR_S, MOST_SILENT = 5, 3
 LOOK_FOR_DOOR_S = 0.25  # until it listens
 ENVOY = "envoy"  # the door's child
+STOPPED = "/stats?filter=^listener_manager.listener_stopped$"  # how many of its listeners
 LEAVES_S = 3  # a door that lets nobody in may still be answering somebody
 
 
@@ -118,6 +119,7 @@ class Keeper:
                 code, reason = given_up.args
                 log(reason)
         self._notes.say(False, "the server is stopping")
+        self._waiting_room.close()
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         for_nobody = ((worker, 0) for worker in self._workers.values())
@@ -157,7 +159,7 @@ class Keeper:
             await self._door.end(LEAVES_S if self._door_is_shut.done() else 0)
             if not (was_up or self._notes.times_ready):
                 raise GivenUp(START_FAILED, "the door does not start")
-            await self._waiting_room.open()
+            await self._waiting_room.hold()
             await self._pauses.wait_before(DOOR)
             self._door = None
             self._notes.note_restored(DOOR, f"{why}: restarted it")
@@ -200,7 +202,7 @@ class Keeper:
                     return f"the door let nobody in ({self._door_is_shut.result()})"
                 if await self._door_lives():
                     silent, self._door_listened = 0, True
-                    self._waiting_room.close()
+                    await self._keep_waiting_room()
                 else:
                     silent += 1
         finally:
@@ -214,9 +216,20 @@ class Keeper:
             await asyncio.sleep(LOOK_FOR_DOOR_S)
         for each in family(door.pid):
             if each.name == ENVOY:
+                self._waiting_room.keep(each.pid)
                 with suppress(ProcessLookupError):
                     await Child(each.pid).wait()
-                await self._waiting_room.open()
+                await self._waiting_room.hold()
+
+    async def _keep_waiting_room(self) -> None:
+        """Not for a door that has closed its ports, as it does for a server that follows it."""
+        folder = sockets.folder(self._options.run_dir)
+        with suppress(OSError, TimeoutError):
+            told = await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", STOPPED)
+            if told.endswith(b": 0\n"):
+                self._waiting_room.lead_on()
+            else:
+                self._waiting_room.close()
 
     def _reopen(self, why: str) -> None:
         """Not a door that is still starting."""

@@ -9,9 +9,11 @@ import json
 import os
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -27,6 +29,7 @@ from bundle_door.access.key_file import hash_key
 from bundle_door.settings import PROCESSES
 from bundle_keeper.afresh import GIVEN_UP
 from bundle_keeper.front import listens
+from bundle_serving import drain
 from bundle_serving.process import gpu, keeper_notes, sockets
 from bundle_serving.process.exposure import CERTIFICATE
 from bundle_serving.process.processes import STUB
@@ -239,8 +242,8 @@ def test_what_a_new_server_has_not_loaded_yet_is_waited_for(kept: Kept) -> None:
 def test_sockets_that_somebody_deleted(kept: Kept) -> None:
     """Who has a connection goes on for a while; nobody gets a new one."""
     folder = sockets.folder(kept.run_dir)
-    for socket in folder.iterdir():
-        socket.unlink()
+    for each in folder.iterdir():
+        each.unlink()
     kept.kill("bundle_door")
     wait_until(lambda: any("socket" in did for did in kept.did()), "a new server", 120)
     wait_until(lambda: kept.ready() and kept.answers(), "users to be answered", 120)
@@ -355,29 +358,43 @@ def test_each_guard_that_is_killed_gets_another(kept: Kept) -> None:
     wait_until(lambda: not kept.processes(), "the end of all", 60)
 
 
-# Not always: for milliseconds around the change, connections are refused (docs/door.md).
-@pytest.mark.rare
 @pytest.mark.parametrize("victim", ["bundle_door", "envoy"])
 def test_connections_wait_for_another_door(kept: Kept, victim: str) -> None:
-    """As soon as its end was seen."""
-    envoy = kept.process("envoy")
-    kept.kill(victim)
-    wait_until(lambda: kept.process("envoy") != envoy, "its end", 60)
+    """Nobody is refused, from its end on."""
+    envoy, ended = kept.process("envoy"), threading.Event()
+    ports = kept.http_port, kept.grpc_port
 
-    def connect() -> http.client.HTTPConnection | None:
-        connection = kept.connection()
-        try:
-            connection.connect()
-            return connection
-        except OSError:
-            return None
+    def is_kept_open() -> bool:
+        opened = psutil.Process(kept.process(KEEPER)).net_connections("tcp")
+        return {*ports} <= {each.laddr.port for each in opened if each.status == "LISTEN"}
 
-    first = wait_until(connect, "an open port", 60)
+    def knock(port: int) -> int:
+        count = 0
+        while not ended.is_set():
+            with contextlib.suppress(ConnectionResetError):  # the old one had not accepted it yet
+                socket.create_connection(("127.0.0.1", port)).close()
+            count += 1
+        return count
+
     with ThreadPoolExecutor(8) as clients:
-        assert {*clients.map(lambda _: kept.answers(), range(16))} == {True}
-    with contextlib.closing(first):
-        first.request("POST", "/v2/models/picture/infer", JPEG, RAW)
-        assert first.getresponse().status == 200
+        wait_until(is_kept_open, "the keeper to have seen the door", 60)
+        knocking = [clients.submit(knock, port) for port in ports]
+        kept.kill(victim)
+        wait_until(lambda: kept.process("envoy") != envoy, "its end", 60)
+        ended.set()
+        assert all(each.result() for each in knocking)
+        with contextlib.closing(kept.connection()) as first:
+            assert {*clients.map(lambda _: kept.answers(), range(16))} == {True}
+            first.request("POST", "/v2/models/picture/infer", JPEG, RAW)
+            assert first.getresponse().status == 200
+
+
+@pytest.mark.long
+def test_a_door_that_listens_no_more(kept: Kept) -> None:
+    """It lives, and those who come wait; but not for ever."""
+    drain.close_ports(kept.run_dir)
+    wait_until(lambda: any("the door" in did for did in kept.did()), "a new door", 120)
+    wait_until(kept.answers, "answers", 120)
 
 
 def test_a_process_that_died_while_there_was_no_keeper(kept: Kept) -> None:

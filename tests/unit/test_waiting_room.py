@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
+from collections.abc import Awaitable
+
+import pytest
 
 from bundle_keeper.waiting_room import WaitingRoom
 from tests.project import free_ports
@@ -26,33 +31,114 @@ async def ask(streams: Streams, said: bytes) -> bytes:
     return answer
 
 
-def test_who_waits_is_led_to_the_next_one() -> None:
+ADDRESSES = pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::1"])
+
+
+def door(address: str, port: int) -> Awaitable[asyncio.Server]:
+    return asyncio.start_server(repeat, address, port, reuse_port=True)
+
+
+@ADDRESSES
+def test_who_waits_is_led_to_the_next_one(address: str) -> None:
     async def run() -> list[bytes]:
         (port,) = free_ports(1)
-        room = WaitingRoom("127.0.0.1", [0, port])
-        await room.open()
-        waiting = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
+        room = WaitingRoom(address, [0, port])
+        await room.hold()
+        waiting = [await asyncio.open_connection(address, port) for _ in range(20)]
         large = b"x" * 1_000_000
         asked = [asyncio.create_task(ask(streams, large)) for streams in waiting]
-        async with await asyncio.start_server(repeat, "127.0.0.1", port, reuse_port=True):
-            room.close()
-            assert await ask(await asyncio.open_connection("127.0.0.1", port), b"x") == b"again: x"
+        async with await door(address, port):
+            room.lead_on()
+            assert await ask(await asyncio.open_connection(address, port), b"x") == b"again: x"
             answers = await asyncio.gather(*asked)
+        room.close()
         assert {*answers} == {b"again: " + large}
         return answers
 
     assert len(asyncio.run(run())) == 20
 
 
-def test_a_port_that_another_server_has_is_left_to_it() -> None:
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
+def test_it_is_open_behind_the_door_all_the_time(address: str) -> None:
     async def run() -> None:
         (port,) = free_ports(1)
-        room = WaitingRoom("127.0.0.1", [port])
-        async with await asyncio.start_server(repeat, "127.0.0.1", port, reuse_port=True):
-            await room.open()
+        room = WaitingRoom(address, [port])
+        waiting: list[asyncio.Task[bytes]] = []
+        for _ in range(3):
+            async with await door(address, port):
+                room.lead_on()
+                assert {*await asyncio.gather(*waiting)} <= {b"again: x"}
+                for _ in range(20):
+                    streams = await asyncio.open_connection("127.0.0.1", port)
+                    assert await ask(streams, b"x") == b"again: x"
             for _ in range(20):
                 streams = await asyncio.open_connection("127.0.0.1", port)
+                waiting.append(asyncio.create_task(ask(streams, b"x")))
+        room.close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+        for each in waiting:
+            each.cancel()
+
+    asyncio.run(run())
+
+
+DEAF = """
+import socket, sys, time
+address, port = sys.argv[1], int(sys.argv[2])
+family = socket.AF_INET6 if ":" in address else socket.AF_INET
+for _ in range(2):
+    listening = socket.create_server((address, port), family=family, reuse_port=True)
+    listening.setblocking(False)
+    globals()[f"kept_{_}"] = listening
+print("listens", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_who_was_not_accepted_yet_is_led_on(address: str) -> None:
+    """By a door that ends, with two threads."""
+
+    async def run() -> None:
+        (port,) = free_ports(1)
+        room = WaitingRoom(address, [port])
+        command = [sys.executable, "-c", DEAF, address, str(port)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as deaf:
+            assert deaf.stdout and deaf.stdout.readline()
+            room.keep(deaf.pid)
+            waiting = [await asyncio.open_connection(address, port) for _ in range(20)]
+            deaf.kill()
+        if not room._copies:
+            pytest.skip("no process may take another's sockets here")
+        await room.hold()
+        waiting += [await asyncio.open_connection(address, port) for _ in range(20)]
+        asked = [asyncio.create_task(ask(streams, b"x")) for streams in waiting]
+        async with await door(address, port):
+            # Whatever is left of the old one, nobody new comes to it.
+            for _ in range(20):
+                streams = await asyncio.open_connection(address, port)
                 assert await asyncio.wait_for(ask(streams, b"x"), 60) == b"again: x"
+            room.lead_on()
+            assert {*await asyncio.gather(*asked)} == {b"again: x"}
+            room.lead_on()
+            assert not room._left
+        room.close()
+
+    asyncio.run(run())
+
+
+@ADDRESSES
+def test_a_port_that_another_server_has_is_left_to_it(address: str) -> None:
+    async def run() -> None:
+        (port,) = free_ports(1)
+        room = WaitingRoom(address, [port])
+        async with await door(address, port):
+            await room.hold()
+            for _ in range(20):
+                streams = await asyncio.open_connection(address, port)
+                assert await asyncio.wait_for(ask(streams, b"x"), 60) == b"again: x"
+        room.close()
 
     asyncio.run(run())
 
@@ -61,8 +147,9 @@ def test_who_has_left_is_forgotten() -> None:
     async def run() -> None:
         (port,) = free_ports(1)
         room = WaitingRoom("127.0.0.1", [port])
-        await room.open()
+        await room.hold()
         socket.create_connection(("127.0.0.1", port)).close()
+        room.lead_on()
         room.close()  # and nobody listens
         while room._leading:
             await asyncio.wait(room._leading)
