@@ -18,6 +18,7 @@ from pytriton.proxy.types import Request
 from bundle_serving.health import IMAGE
 from bundle_serving.openvino_engine import Engine
 from bundle_serving.pictures import PictureError, Transform, check_together, to_pixels
+from bundle_serving.work import Rows
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Embedder:
     def __init__(self, network: Network, how: Transform, threads: int, pool: Executor) -> None:
         self._network, self._how, self._pool = network, how, pool
         self._engine = Engine(network.file, "fp32", threads)
+        self._rows = Rows()
         # OpenVINO's binding initialises itself at the first call and hangs forever if two threads
         # make theirs at once: so each instance makes one here.
         self._run([np.zeros((3, *how.sides), np.uint8)])
@@ -55,6 +57,8 @@ class Embedder:
         """Of one request's pictures; for each."""
         try:
             check_together(files, self._how)
+            if reason := self._rows.too_many(len(files)):
+                raise PictureError(reason)
         except PictureError as refusal:
             return [refusal] * len(files)
         return [None] * len(files)
@@ -89,7 +93,8 @@ class Embedder:
 
     def _run(self, pixels: Sequence[NDArray[np.uint8]]) -> NDArray[Any]:
         try:
-            return self._engine({"input": np.stack(pixels)}, ["embedding"])["embedding"]
+            with self._rows.computing(len(pixels)):
+                return self._engine({"input": np.stack(pixels)}, ["embedding"])["embedding"]
         except (RuntimeError, MemoryError) as fault:  # the next batch would fail too
             raise PyTritonUnrecoverableError(f"the engine failed: {fault}") from fault
 

@@ -14,6 +14,7 @@ import pytest
 from pytriton.exceptions import PyTritonUnrecoverableError
 from pytriton.proxy.types import Request
 
+from bundle_serving import work
 from bundle_serving.pictures import Transform
 from extensions.similar.serving.embeddings import Embedder, Network
 from tests.networks import SIDE, means
@@ -60,6 +61,15 @@ def test_the_pictures_of_a_request_are_bounded_together(made: Path) -> None:
     few, many = ask(bounded, [picture((300, 300))] * 2, [picture((300, 300))] * 10)
     assert not any(few["error"].ravel())
     assert all(b"pictures of this request have 1 megapix" in each for each in many["error"].ravel())
+
+
+def test_the_rows_of_a_slow_network_are_bounded(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "NETWORK_S", 0.0)
+    few, many = ask(embedder(made), [picture()] * work.ROWS, [picture()] * (work.ROWS + 1))
+    assert not any(few["error"].ravel())
+    assert all(b"the limit of this network is 32" in each for each in many["error"].ravel())
 
 
 def test_what_fails_in_the_engine_cannot_be_recovered_from(made: Path) -> None:
