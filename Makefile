@@ -62,7 +62,7 @@ version: ##+ Print the bundle's version
 up: $(LAYER)/tools ## Start the server with your network (FROM=birds.onnx LABELS=birds.txt), or ImageNet's (ARCH=, WEIGHTS=)
 	$(RUN) serve.up
 
-classify: $(LAYER)/tools ## Name what a picture shows: IMG=photo.jpg (TOP=5, JSON=1, MODEL=places); or MODEL=sounds SOUND=bell.wav
+classify: $(LAYER)/tools ## Name what a picture shows: IMG=photo.jpg (TOP=5, JSON=1, MODEL=places, OUT=labels.csv); or MODEL=sounds SOUND=bell.wav
 	$(RUN) serve.ask
 
 sentiment: export MODEL := $(or $(MODEL),sentiment)

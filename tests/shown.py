@@ -262,7 +262,8 @@ def classify() -> None:
     fault = PictureRefused("is not a picture: it begins as a PDF does", "send a JPEG or PNG")
     answers = Result(PHOTO, labels, 12345.6), Result(PHOTO, error=fault)
     for sources in ([PHOTO], [PHOTO, PHOTO]):
-        asking.report(iter(answers), 1, asking.for_people(sources), json=False)
+        write = asking.print_as(asking.for_people(sources))
+        asking.report(iter(answers), 1, write, counts=False)
 
 
 def detect() -> None:

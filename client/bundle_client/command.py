@@ -1,7 +1,7 @@
 """Ask a triton-bundle server what is in pictures.
 
     python -m bundle_client mug.jpg
-    python -m bundle_client --json --top 1 photos/ > labels.jsonl
+    python -m bundle_client --out labels.csv photos/
     curl -s https://example.org/mug.jpg | python -m bundle_client -
 
 A SOURCE is a file, a folder of pictures, an http(s) URL, or - for standard input.
@@ -16,11 +16,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 
 from . import show
 from .answers.wire import Result
 from .client import Client
-from .errors import CONCERNS_ALL, ServerUnreachable
+from .errors import CONCERNS_ALL, ClientError, ServerUnreachable
 from .server import PORTS, PROTOCOLS
 from .settings import TIMEOUT_S
 from .sources import Source, expand, name_of
@@ -53,16 +55,54 @@ def run(argv: Sequence[str] | None) -> int:
                 server_name=options.server_name,
             )
         sources = list(expand(named))
-        answers = client.classify_many(sources, options.top, options.concurrency)
+        ask = partial(client.classify_many, top=options.top, concurrency=options.concurrency)
+        answers = ask([] if options.out else sources)
     except ValueError as exc:
         parser.error(str(exc))
-    if options.json:
-        return report(answers, len(sources), show.as_json, json=True)
-    return report(answers, len(sources), for_people(sources), json=False)
+    if options.out:
+        return report_to_file(options.out, sources, ask, options.top)
+    text = show.as_json if options.json else for_people(sources)
+    return report(
+        answers,
+        len(sources),
+        print_as(text),
+        failures_too=options.json,
+        counts=len(sources) > FEW and not options.json,
+    )
+
+
+def print_as(text: Callable[[Result], str]) -> Callable[[Result], None]:
+    return lambda result: print(text(result), flush=True)
+
+
+def report_to_file(
+    out: Path,
+    sources: Sequence[Source],
+    ask: Callable[[Sequence[Source]], Iterator[Result]],
+    top: int,
+) -> int:
+    """About those that it has not yet."""
+    from .answer_file import keep_answers
+    from .progress import with_lines
+
+    try:
+        with keep_answers(out, top) as file:
+            new = [source for source in sources if name_of(source) not in file.known]
+            if known := len(sources) - len(new):
+                print(f"{known} of {len(sources)} are in {out} already", file=sys.stderr)
+            return report(with_lines(ask(new), len(new)), len(new), file.add, counts=True)
+    except ClientError as exc:
+        print(f"error: {exc}", file=sys.stderr)
+        return FAILED
 
 
 def report(
-    answers: Iterator[Result], total: int, text: Callable[[Result], str], *, json: bool
+    answers: Iterator[Result],
+    total: int,
+    write: Callable[[Result], object],
+    *,
+    failures_too: bool = False,
+    counts: bool,
 ) -> int:
     """Write the results as they come, and after many of them how many there were."""
     many = total > FEW
@@ -78,13 +118,13 @@ def report(
                 failed += 1
                 code = UNREACHABLE if isinstance(result.error, ServerUnreachable) else FAILED
                 show.print_error(result)
-            if result.error is None or json:
-                print(text(result), flush=True)
+            if result.error is None or failures_too:
+                write(result)
             if isinstance(result.error, CONCERNS_ALL):
                 break
     except KeyboardInterrupt:
         code = INTERRUPTED
-    if many and answered and not json:
+    if answered and counts:
         left = total - answered - failed
         seconds = time.monotonic() - started
         print(show.as_summary(answered, failed, left, seconds), file=sys.stderr)
@@ -156,6 +196,12 @@ def arguments() -> argparse.ArgumentParser:
     add("--protocol", choices=PROTOCOLS, default="http", help="default: %(default)s")
     add("--model", metavar="NAME", help="default: the server's main pipeline")
     add("--top", type=int, default=5, metavar="N", help="labels per picture; default: %(default)s")
+    add(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="write the answers to a .csv, .jsonl or .parquet; go on where an earlier run ended",
+    )
     add("--json", action="store_true", help="for programs: one JSON object per line and picture")
     add(
         "--concurrency",

@@ -1,5 +1,7 @@
 """A progress bar at the bottom of the terminal while many pictures are classified."""
 
+import sys
+import time
 from collections.abc import Iterator
 from typing import TypeVar
 
@@ -15,6 +17,7 @@ from rich.progress import (
 from rich.text import Text
 
 T = TypeVar("T")
+LINE_S = 10
 
 
 class Rate(ProgressColumn):
@@ -44,3 +47,15 @@ def with_bar(results: Iterator[T], total: int, console: Console) -> Iterator[T]:
             bar.start()
     finally:
         bar.stop()
+
+
+def with_lines(results: Iterator[T], total: int) -> Iterator[T]:
+    """The same where there is no terminal: a line now and then."""
+    started = told = time.monotonic()
+    for count, result in enumerate(results, 1):
+        yield result
+        now = time.monotonic()
+        if now - told >= LINE_S and not sys.stderr.isatty():
+            rate = count / (now - started)
+            print(f"{count:,} of {total:,}, {rate:.1f} pictures/s", file=sys.stderr, flush=True)
+            told = now

@@ -3,6 +3,7 @@ faster than the pipeline kinds can be imported."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
@@ -44,7 +45,16 @@ class Asked:
 def about_pictures(
     server: Server, model: str, pictures: Sequence[str], environment: Mapping[str, str]
 ) -> int:
-    options = ["--model", model, "--top", str(arguments.load(environment).top)]
+    given = arguments.load(environment)
+    options = ["--model", model, "--top", str(given.top)]
+    if given.out:
+        # As many at once as keep this machine's server busy.
+        options += [
+            "--out",
+            str(given.out),
+            "--concurrency",
+            str(max(4, 2 * (os.cpu_count() or 1))),
+        ]
     return server.client([*options, *(["--json"] if environment.get("JSON") else [])], pictures)
 
 

@@ -49,6 +49,8 @@ def read_known(address: Address, protocol: str = "http") -> Known:
 
 def _client(server: State, options: Sequence[str], pictures: Sequence[str]) -> int:
     program = [sys.executable, "-m", "bundle_client", *options, "--", *pictures]
+    if any(option.endswith(".parquet") for option in options):
+        bootstrap.ensure("parquet")
     variables = {
         f"BUNDLE_{name.upper()}": str(value) for name, value in read_known(server.http).items()
     }

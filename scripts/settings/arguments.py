@@ -49,7 +49,9 @@ class Arguments:
     live = flag("Watch a file at its own speed; frames that come too late are dropped.")
     inputs = text("", "The inputs of a function, as JSON. Empty: its example.")
     top = whole(5, "How many labels, boxes, classes or pictures to show.")
-    out = path("A picture or video to write, with what was found drawn in it.")
+    out = path(
+        "A picture or video to write, with what was found drawn in it; or a file for labels."
+    )
     json = flag("Print lines of JSON: one per answer, per row of a table, per note.")
 
     triton_model = text("", "A model, by its name in Triton.")

@@ -1,0 +1,92 @@
+"""Answers kept in a file, by the command as users run it."""
+
+import csv
+import fcntl
+import json
+from pathlib import Path
+
+import pytest
+from pyarrow import parquet
+
+from tests.client.stand_in import StandIn
+from tests.client.test_command_line import pictures, run
+
+__all__ = ["pictures"]
+
+
+def read_rows(file: Path) -> list[dict[str, str]]:
+    with file.open(newline="") as lines:
+        return [*csv.DictReader(lines)]
+
+
+def test_a_run_goes_on_where_one_was_killed(stand_in: StandIn, pictures: Path) -> None:
+    out = pictures / "labels.csv"
+    asked = "--url", stand_in.url, "--out", str(out), str(pictures)
+    first = run(*asked)
+    assert (first.returncode, first.stdout) == (1, b"")
+    whole = out.read_text()
+    assert [Path(row["source"]).stem for row in read_rows(out)] == [
+        f"{n:02}" for n in range(20) if n != 7
+    ]
+    out.write_text(whole[: whole.index("11.jpg") + 3])  # within a line
+    again = run(*asked)
+    told = again.stderr.decode().splitlines()
+    assert told[0] == f"10 of 20 are in {out} already"
+    assert told[1] == f"error: {pictures}/07.jpg: not a picture; send one"
+    assert told[2].startswith("9 answered, 1 failed, ")
+    assert [row["source"] for row in read_rows(out)] == [
+        row["source"] for row in csv.DictReader(whole.splitlines())
+    ]
+
+
+@pytest.mark.parametrize("top", [1, 2])
+def test_each_form_has_the_same_answers(stand_in: StandIn, pictures: Path, top: int) -> None:
+    found = []
+    for form in ("csv", "jsonl", "parquet"):
+        run(
+            "--url",
+            stand_in.url,
+            "--out",
+            f"{pictures}/it.{form}",
+            "--top",
+            f"{top}",
+            str(pictures),
+        )
+    for row in read_rows(pictures / "it.csv"):
+        found.append((row["source"], row["label"], float(row["probability"])))
+    for line in (pictures / "it.jsonl").read_text().splitlines():
+        answer = json.loads(line)
+        label = answer["labels"][0]
+        assert (answer["source"], label["label"], label["probability"]) in found
+    table = parquet.read_table(pictures / "it.parquet").to_pylist()
+    assert [(row["source"], row["label"], row["probability"]) for row in table] == found
+
+
+def test_a_name_that_the_file_has_to_quote(stand_in: StandIn, tmp_path: Path) -> None:
+    odd = tmp_path / 'a "b", c\nd\udcff.jpg'
+    odd.write_bytes(b"mug")
+    asked = "--url", stand_in.url, "--out", str(tmp_path / "labels.csv"), str(odd)
+    assert run(*asked).returncode == 0
+    again = run(*asked)
+    assert b"1 of 1 are in" in again.stderr and again.returncode == 0
+
+
+def test_what_cannot_be_written_is_told_before_the_server_is_asked(
+    stand_in: StandIn, pictures: Path
+) -> None:
+    other = pictures / "other.csv"
+    other.write_text("date,price\n1,2")
+    taken = pictures / "taken.csv"
+    for name, told in (
+        ("labels.txt", "does not say what kind of file; end the name in .csv, .jsonl or .parquet"),
+        ("nowhere/labels.csv", "No such file or directory; give a file in a folder of yours"),
+        ("other.csv", "has something else than answers with 5 labels each; give another name"),
+        ("taken.csv", "another run writes"),
+    ):
+        with taken.open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            done = run("--url", stand_in.url, "--out", str(pictures / name), str(pictures))
+        (line,) = done.stderr.decode().splitlines()
+        assert told in line and line.startswith("error: ") and done.returncode == 1
+    assert other.read_text() == "date,price\n1,2"
+    assert stand_in.most_at_once == 0
