@@ -34,19 +34,7 @@ include $(wildcard kinds/*/commands.mk extensions/*/commands.mk)
 ##@ First steps
 
 help: ## List the commands of the first weeks (ALL=1: every command)
-	@[ ! -t 1 ] || { bold='\033[1m'; plain='\033[0m'; width=$$(stty size 2>/dev/null | cut -d ' ' -f 2); }; \
-	awk -F ':.*##[+]? ' -v bold="$$bold" -v plain="$$plain" -v all="$(ALL)" -v width="$$width" \
-		'function folded(text,   count, words, at, line, lines) { \
-			count = split(text, words, " "); \
-			for (at = 1; at <= count; at++) { \
-				if (width && line && length(line " " words[at]) > width - 20) {lines = lines line sprintf("\n%20s", ""); line = ""} \
-				line = line (line ? " " : "") words[at]} \
-			return lines line} \
-		/^##@ / {part = substr($$0, 5); if (!seen[part]++) parts[++count] = part} \
-		/^[a-z0-9-]+:.*## / || all && /^[a-z0-9-]+:.*##[+] / \
-			{text[part] = text[part] sprintf("  %smake %-12s%s %s\n", bold, $$1, plain, folded($$2))} \
-		END {for (i = 1; i <= count; i++) if (text[parts[i]]) printf "\n%s\n%s", parts[i], text[parts[i]]; \
-			if (!all) print "\nThe others: make help ALL=1"}' $(MAKEFILE_LIST)
+	@python3 -m scripts.program.make_help
 
 demo: $(LAYER)/tools ## See it work: a network, a server, a picture, an answer
 	$(RUN) serve.demo

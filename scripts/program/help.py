@@ -15,7 +15,7 @@ from scripts.program.command_line import (
     list_settings,
     suggest,
 )
-from scripts.program.verbs import Verb
+from scripts.program.verbs import Verb, group
 
 # A column for the names, and one for what is said of them.
 WIDTH, ROOM = 13, 96
@@ -35,11 +35,7 @@ def describe(
 
 def _describe_all(verbs: Mapping[str, Verb], everything: bool) -> Iterator[str]:
     yield f"{PROGRAM} COMMAND [SETTING=VALUE …]      {PROGRAM} help COMMAND explains one"
-    parts: dict[str, list[Verb]] = {}
-    for verb in verbs.values():
-        if verb.about and (verb.is_first or everything):
-            parts.setdefault(verb.part, []).append(verb)
-    for part, members in parts.items():
+    for part, members in group(verbs.values(), everything).items():
         yield f"\n{part}"
         yield from (_row(verb.name, verb.about) for verb in members)
     yield f"\nOf {PROGRAM}"

@@ -50,7 +50,15 @@ class Verb:
 
 
 def read(root: Path) -> dict[str, Verb]:
-    """Those with a line of help, and what these need."""
+    """Those that a package has: with a line of help, and what these need."""
+    return {
+        name: verb
+        for name, verb in read_all(root).items()
+        if (verb.words or verb.needs) and name not in OF_PROGRAM and verb.part != OF_CHECKOUTS
+    }
+
+
+def read_all(root: Path) -> dict[str, Verb]:
     makefiles = [root / "Makefile"]
     for home in ("kinds", "extensions"):
         makefiles += sorted((root / home).glob("*/commands.mk"))
@@ -58,11 +66,16 @@ def read(root: Path) -> dict[str, Verb]:
     variables: dict[str, str] = {"LAYER": _LAYERS.rstrip("/")}
     for file in makefiles:
         _read_lines(file.read_text().splitlines(), verbs, variables)
-    return {
-        name: verb
-        for name, verb in verbs.items()
-        if (verb.words or verb.needs) and name not in OF_PROGRAM
-    }
+    return verbs
+
+
+def group(verbs: Iterable[Verb], everything: bool) -> dict[str, list[Verb]]:
+    """By parts of the help: those of the first weeks, or all."""
+    parts: dict[str, list[Verb]] = {}
+    for verb in verbs:
+        if verb.about and (verb.is_first or everything):
+            parts.setdefault(verb.part, []).append(verb)
+    return parts
 
 
 def _read_lines(lines: Iterable[str], verbs: dict[str, Verb], variables: dict[str, str]) -> None:
@@ -70,8 +83,6 @@ def _read_lines(lines: Iterable[str], verbs: dict[str, Verb], variables: dict[st
     for line in lines:
         if line.startswith("##@ "):
             part = line[4:]
-        elif part == OF_CHECKOUTS:
-            continue
         elif found := _VARIABLE.fullmatch(line):
             variables[found[1]] = found[2]
         elif found := _DEFAULT.fullmatch(line):
@@ -80,7 +91,8 @@ def _read_lines(lines: Iterable[str], verbs: dict[str, Verb], variables: dict[st
             current = verbs.setdefault(found[1], Verb(found[1]))
             current.part, current.about = part, found[4] or ""
             current.is_first = bool(found[4]) and not found[3]
-            current.needs = tuple(_expand(found[2], variables).split())
+            if part != OF_CHECKOUTS:
+                current.needs = tuple(_expand(found[2], variables).split())
         elif (found := _STEP.fullmatch(line)) and current:
             words = tuple(found[2].split())
             current.words = (*_RUN, *words) if found[1] == "RUN" else words
