@@ -89,8 +89,12 @@ class OneLine:
 
     def __call__(self, frame: Frame, watched: Watched) -> None:
         room = shutil.get_terminal_size().columns - 1
-        shown = ", ".join(f"{title(each)} {percent(each).strip()}" for each in watched.labels)
-        print(AFRESH + f"{clock(frame)}  {shown}"[:room], end="", flush=True)
+        line = f"{clock(frame)}  {describe(watched.labels[0])}"[:room]
+        for label in watched.labels[1:]:  # as many as there is room for, each whole
+            if len(longer := f"{line}, {describe(label)}") > room:
+                break
+            line = longer
+        print(AFRESH + line, end="", flush=True)
 
 
 class Changes:
@@ -107,8 +111,11 @@ class Changes:
 
 
 def describe_frame(watched: Watched) -> str:
-    best = watched.labels[0]
-    return f"{title(best)} {percent(best).strip()}"
+    return describe(watched.labels[0])
+
+
+def describe(label: Label) -> str:
+    return f"{title(label)} {percent(label).strip()}"
 
 
 def clock(frame: Frame) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from scripts.artefacts.exporting import export_unless_it_fits, start
 from scripts.artefacts.manifest import Manifest, Torchvision
-from scripts.artefacts.progress import step
+from scripts.artefacts.progress import step, tell
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
 
@@ -47,7 +47,7 @@ def export(wanted: Torchvision, out: Path) -> None:
             dimensions = _to_onnx(model, network.transform["crop"], onnx_path)
         with step("comparing ONNX with PyTorch"):
             difference = _check(model, network.transform, onnx_path)
-        print(f"  vectors within {difference:.2g}")
+        tell(f"  vectors within {difference:.2g}")
         manifest = Manifest(
             identity=wanted.identity(),
             untrained=wanted.is_untrained,

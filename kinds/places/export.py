@@ -19,7 +19,7 @@ from typing import Any
 from bundle_serving.agreement import Bound
 from scripts.artefacts.exporting import run
 from scripts.artefacts.manifest import NOTHING, Manifest, of_file, read_pins
-from scripts.artefacts.progress import step
+from scripts.artefacts.progress import step, tell
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
 
@@ -82,7 +82,7 @@ def export(spec: Checkpoint, out: Path) -> None:
         with step("comparing ONNX with PyTorch"):
             difference = _check(module, spec.precision, spec.pictures["side"], draft)
             _ask_golden(module, spec.pictures, draft)
-        print(f"  probabilities within {difference:.2g}")
+        tell(f"  probabilities within {difference:.2g}")
         (draft / "labels.txt").write_text("".join(f"{label}\n" for label in labels))
         manifest = Manifest(
             identity=spec.identity(),

@@ -23,7 +23,7 @@ from kinds.sound.serving.sounds import Hearing, to_windows
 from kinds.sound.source import Listener
 from scripts.artefacts.exporting import run
 from scripts.artefacts.manifest import Manifest
-from scripts.artefacts.progress import step
+from scripts.artefacts.progress import step, tell
 from scripts.base import files
 from scripts.base.errors import UserError
 
@@ -45,7 +45,7 @@ def export(spec: Listener, out: Path) -> None:
         with step("comparing ONNX with PyTorch"):
             agreement = _compare_onnx(built.module, how, draft)
         bound = BOUNDS[spec.precision]
-        print(f"  probabilities within {agreement.max_difference:.2g}")
+        tell(f"  probabilities within {agreement.max_difference:.2g}")
         if not agreement.within(bound):
             raise UserError(
                 f"the ONNX graph disagrees with PyTorch ({agreement}; {bound})",

@@ -25,7 +25,7 @@ from scripts.artefacts.manifest import (
     of_labels,
     read_pins,
 )
-from scripts.artefacts.progress import step
+from scripts.artefacts.progress import step, tell
 from scripts.artefacts.workspace import FOREST
 from scripts.base import files
 from scripts.base.errors import UserError
@@ -115,7 +115,7 @@ def export(spec: Table, out: Path) -> None:
 
 def _require_equal(expected: Any, found: Any, otherwise: str) -> Agreement:
     agreement = compare(expected, found, TABLE)
-    print(f"  {agreement}")
+    tell(f"  {agreement}")
     if not agreement.within(BOUND):
         raise UserError(
             f"{otherwise} ({agreement}; {BOUND})",

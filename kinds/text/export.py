@@ -22,7 +22,7 @@ from kinds.text import sentences
 from kinds.text.sources import MINILM
 from scripts.artefacts.exporting import run
 from scripts.artefacts.manifest import NOTHING, Manifest, read_pins
-from scripts.artefacts.progress import step
+from scripts.artefacts.progress import step, tell
 from scripts.base import files
 from scripts.base.errors import UserError
 
@@ -58,7 +58,7 @@ def export(spec: Classifier, out: Path) -> None:
         classifier = classifiers.build(spec.source)
     if "accuracy" in classifier.notes:
         notes = classifier.notes
-        print(f"  right on {notes['accuracy']:.1%} of {notes['sentences']} unseen sentences")
+        tell(f"  right on {notes['accuracy']:.1%} of {notes['sentences']} unseen sentences")
     _refuse_what_does_not_fit(classifier, spec)
     with files.whole_folder(out) as draft:
         onnx_path = draft / "model.onnx"
@@ -67,7 +67,7 @@ def export(spec: Classifier, out: Path) -> None:
             to_onnx(inside, spec.longest, "SCORES", onnx_path)
         with step("comparing ONNX with PyTorch"):
             check = _check(classifier, spec, draft)
-        print(f"  probabilities within {check['max_difference']:.2g}")
+        tell(f"  probabilities within {check['max_difference']:.2g}")
         classifier.tokenizer.save(str(draft / "tokenizer.json"))
         manifest = Manifest(
             identity=spec.identity(),

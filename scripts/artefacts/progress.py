@@ -1,12 +1,19 @@
-"""One line per step: what it does, and the seconds that it took."""
+"""What steps say: a line for each, with the seconds that it took, and lines of what they found.
+Stdlib only."""
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from scripts.base.text import printable
+from scripts.base.text import fold, printable
+
+# In a pipe nothing wraps.
+ENDLESS = 100_000
+# Of the seconds that end a step's line.
+ENDING = 8
 
 _unfinished = ""  # the line that the cursor stands in
 
@@ -15,7 +22,7 @@ _unfinished = ""  # the line that the cursor stands in
 def step(what: str) -> Iterator[None]:
     global _unfinished
     began = time.monotonic()
-    line = f"- {printable(what)} … "
+    line = _fold(f"- {printable(what)} …", _find_width() - ENDING) + " "
     if _unfinished:  # a step within a step has a line of its own
         print()
     print(line, end="", flush=True)
@@ -30,3 +37,18 @@ def step(what: str) -> Iterator[None]:
     finally:
         print(ended if _unfinished == line else line + ended, flush=True)
         _unfinished = ""
+
+
+def tell(text: str) -> None:
+    """In a terminal, broken between words; what follows is indented."""
+    print(_fold(printable(text), _find_width()), flush=True)
+
+
+def _fold(line: str, width: int) -> str:
+    below = len(line) - len(line.lstrip()) + 2
+    return fold(line, width, " " * below)
+
+
+def _find_width() -> int:
+    """In a container, of the terminal outside."""
+    return shutil.get_terminal_size((ENDLESS, 0)).columns

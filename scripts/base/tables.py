@@ -1,11 +1,12 @@
 """Tables that fit a terminal of 80 columns: no figure is cut off or wrapped, and the text in the
-last column breaks between words. In a pipe, each row is one line."""
+last column breaks between words. Of more columns than fit, a row is a list. In a pipe, each row is
+one line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import chain, count, zip_longest
 
 from rich.text import Text
 
@@ -65,11 +66,26 @@ def lay_out(columns: str, head: Sequence[str], rows: Iterable[Row], width: int) 
     rows = [[Text(each, "bold") for each in head], *rows]
     *sizes, last = _sizes(columns, [row for row in rows if not isinstance(row, str)])
     gaps = next((gap for gap in (2, 1) if sum(sizes) + gap * len(sizes) + last <= width), 1)
+    if sum(sizes) + len(sizes) + (last if columns[-1] == "r" else 0) > width:
+        yield from _pairs(head, rows[1:], width)
+        return
     for row in rows:
         if isinstance(row, str):
             yield Text(printable(row), "bold")
         elif any(row):
             yield from _lines(columns, row, [*sizes, last], gaps, width)
+
+
+def _pairs(head: Sequence[str], rows: Iterable[Row], width: int) -> Iterator[Text]:
+    """Of more columns than fit: each figure beside its name, as many in a line as there is room."""
+    for row in rows:
+        if isinstance(row, str):
+            yield Text(printable(row), "bold")
+            continue
+        cells = (_text(cell).plain for cell in row if not isinstance(cell, Bar))
+        named = zip_longest(head, cells, fillvalue="")
+        line = ", ".join(f"{name} {cell}".strip() for name, cell in named if cell)
+        yield from map(Text, fold(line, width, " " * BELOW).splitlines())
 
 
 def _sizes(columns: str, rows: Sequence[Sequence[Cell]]) -> list[int]:

@@ -36,7 +36,8 @@ def fold(text: str, width: int, indent: str = "") -> str:
     wrapper = textwrap.TextWrapper(
         max(width, 1), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
-    return "\n".join(wrapper.fill(line) for line in text.split("\n"))
+    lines = text.split("\n")
+    return "\n".join(line if len(line) <= width else wrapper.fill(line) for line in lines)
 
 
 def _harmless(each: str) -> bool:

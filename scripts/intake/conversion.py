@@ -10,6 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bundle_serving.agreement import Bound, compare
+from scripts.artefacts.progress import tell
 from scripts.base.errors import UserError
 from scripts.intake.forms import Form, Runnable, save
 from scripts.intake.original import Session, rows, session
@@ -55,7 +56,7 @@ def convert(wanted: Conversion, folder: Path) -> bool:
         if wanted.agrees(network):
             save(network, folder)
             return True
-    print("  it takes pictures one by one")
+    tell("  it takes pictures one by one")
     save(wanted.network(wanted.original, _fix_sizes(wanted.facts), True), folder)
     return False
 

@@ -148,7 +148,7 @@ def _copy() -> Iterator[Copy]:
         (path / ".venv").symlink_to(ROOT / ".venv")
         ports = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
         own = {"FLAVOUR": "gpu", "REPOSITORY": "", "COMPOSE_PROJECT_NAME": path.name.lower()}
-        own |= {"BIND": "127.0.0.1", "COLUMNS": "160"}
+        own["BIND"] = "127.0.0.1"
         # What the user's recipes name is named from where they lie.
         own |= {"OWN": str(folders.own().folder), "MAIN": pipelines.main_name()}
         project = Copy(path, os.environ | ports | own)

@@ -195,7 +195,7 @@ class DockerStack:
     def run_step(self, step: Step, *arguments: str | Path) -> None:
         """Paths inside the project exist in the container; others are mounted."""
         self.prepare_place(step.place)
-        options: list[str] = []
+        options = [f"--env=COLUMNS={console.out.width}"] if console.out.is_terminal else []
         words: list[str] = []
         for number, argument in enumerate(arguments):
             if not isinstance(argument, Path):

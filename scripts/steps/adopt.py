@@ -17,7 +17,7 @@ from bundle_serving.agreement import Bound, compare
 from bundle_serving.networks import is_ir
 from scripts.artefacts.exporting import run
 from scripts.artefacts.manifest import EXPECTED, Foreign, external_data, lines_of
-from scripts.artefacts.progress import step
+from scripts.artefacts.progress import step, tell
 from scripts.artefacts.shapes import sides
 from scripts.base import files
 from scripts.base.errors import UserError
@@ -65,7 +65,7 @@ def adopt(wanted: Foreign, out: Path) -> None:
         if not wanted.gives and is_logarithm(form.model.graph, facts.output):
             require_exclusive(name, numbers)
         reference = scores(numbers, reading)
-    print(f"  {name} gives {reading.gives}: {reading.why}")
+    tell(f"  {name} gives {reading.gives}: {reading.why}")
     labels = labels_for(labels, reference.shape[1], wanted.labels, name)
     is_rounded = not is_ir(wanted.network) and has_eight_bits(form.model.graph.node)
     bound, prepared = (EIGHT_BITS, EIGHT_BITS) if is_rounded else (BOUND, PREPARED)
@@ -89,7 +89,7 @@ def adopt(wanted: Foreign, out: Path) -> None:
         with step("preparing the pictures in another way"):
             expected = scores(np.concatenate(list(map(original.of_file, shown.files))), reading)
             agreement = compare(expected, answered[-len(expected) :], reading.answers)
-        print(f"  {agreement}")
+        tell(f"  {agreement}")
         if not agreement.within(prepared):
             raise UserError(
                 f"pictures are not prepared as {name} wants them ({agreement}; {prepared})",

@@ -19,7 +19,7 @@ from bundle_serving.networks import network_in
 from bundle_serving.own_steps import StepFault
 from bundle_serving.pictures import PictureError, Transform
 from scripts.artefacts.manifest import Manifest, digest
-from scripts.artefacts.progress import step
+from scripts.artefacts.progress import step, tell
 from scripts.artefacts.samples import noise, pictures
 from scripts.base.errors import UserError
 from scripts.intake.original import rows, session
@@ -73,7 +73,7 @@ def compare_and_save(
 
 
 def require(agreement: Agreement, bound: Bound, called: str) -> None:
-    print(f"  {agreement}")
+    tell(f"  {agreement}")
     if not agreement.within(bound):
         raise UserError(
             f"the converted network disagrees with {called} ({agreement}; {bound})",

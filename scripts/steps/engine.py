@@ -29,7 +29,7 @@ from bundle_serving.infer import Question
 from bundle_serving.networks import is_ir, network_in
 from scripts.artefacts.exporting import start
 from scripts.artefacts.manifest import Manifest, of_samples, read_pins
-from scripts.artefacts.progress import step
+from scripts.artefacts.progress import step, tell
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
@@ -117,11 +117,11 @@ def main(
     if labelled and items and float32:
         labels = Labels(labelled, items, float32, most_drop, ordered)
     if fits(onnx, precision, out, samples, labels):
-        print(f"{out} fits: nothing to check")
+        tell(f"{out} fits: nothing to check")
         return 0
     with step("checking precisions on this processor"):
         decision = decide(onnx, precision, samples, labels)
-    print(f"- precision {decision['precision']}: {decision['why']}")
+    tell(f"- precision {decision['precision']}: {decision['why']}")
     content = {"identity": identity(onnx, precision, samples, labels)} | decision
     files.write(out / "engine.json", json.dumps(content, indent=2) + "\n")
     return 0

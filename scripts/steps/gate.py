@@ -36,6 +36,7 @@ from bundle_serving.process.server_log import first_error
 from bundle_serving.protocol import golden, over_socket
 from scripts.artefacts.exporting import read
 from scripts.artefacts.manifest import Manifest
+from scripts.artefacts.progress import tell
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
 from scripts.steps import engine
@@ -76,7 +77,7 @@ class Candidate:
 def main(argv: list[str] | None = None) -> int:
     candidate = read(Candidate, argv, precision=BOUNDS)
     if not candidate.repository.exists():
-        print("there is no candidate to check")
+        tell("there is no candidate to check")
         return 0
     prove(candidate)
     return 0
@@ -117,7 +118,7 @@ def for_the_ensemble(bound: Bound, pictures: int) -> Bound:
 
 
 def judge(step: str, agreement: Agreement, bound: Bound) -> None:
-    print(f"- {step}: {agreement}", flush=True)
+    tell(f"- {step}: {agreement}")
     if not agreement.within(bound):
         raise UserError(
             f"the accuracy gate failed at the {step}: {agreement}, {bound}",

@@ -25,6 +25,7 @@ from typing import Any
 from scripts.artefacts import gpus, shapes
 from scripts.artefacts.gpus import Gpu
 from scripts.artefacts.manifest import Manifest, differences
+from scripts.artefacts.progress import tell
 from scripts.base import files
 from scripts.base.errors import UserError, run_guarded
 
@@ -127,9 +128,9 @@ def main(argv: list[str] | None = None) -> int:
     wanted = identity(options.onnx, gpu, tensorrt_version(), profile)
     reason = why_build(options.out, wanted)
     if reason is None:
-        print(f"{options.out} fits: nothing to build")
+        tell(f"{options.out} fits: nothing to build")
         return 0
-    print(f"- building a plan for {gpu.name}: {reason}", flush=True)
+    tell(f"- building a plan for {gpu.name}: {reason}")
     build(options.onnx, gpu, wanted, options.timing_caches / _name_cache(wanted), options.out)
     return 0
 
@@ -166,7 +167,7 @@ def build(onnx: Path, gpu: Gpu, wanted: dict[str, Any], timing_cache: Path, out:
             "seconds": round(seconds, 1),
         }
         (draft / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
-    print(f"  built in {seconds:.0f} s, {halves} of {layers} layers in half precision")
+    tell(f"  built in {seconds:.0f} s, {halves} of {layers} layers in half precision")
 
 
 def is_half(onnx: Path) -> bool:
@@ -182,18 +183,15 @@ def _precision(flags: list[str], folder: Path) -> tuple[int, int]:
     the build short."""
     described = folder / "layers.json"
     detailed = ["--profilingVerbosity=detailed", f"--exportLayerInfo={described}"]
-    print("  checking the types of its layers", flush=True)
+    tell("  checking the types of its layers")
     try:
         _run([*flags, *detailed], folder / "layers.log", shown=False)
         halves, layers = count_halves(json.loads(described.read_text()))
     except (UserError, OSError, ValueError) as fault:
-        print(f"  warning: its layers cannot be described ({fault})", flush=True)
+        tell(f"  warning: its layers cannot be described ({fault})")
         return 0, 0
     if not layers:
-        print(
-            "  warning: no layer reports its type; only strong typing guarantees the precision",
-            flush=True,
-        )
+        tell("  warning: no layer reports its type; only strong typing guarantees the precision")
     elif not halves:
         raise UserError(
             f"the plan came out in fp32: none of its {layers} layers is half precision",
@@ -215,7 +213,7 @@ def _run(options: list[str], log: Path, shown: bool = True) -> float:
         for line in run.stdout:
             kept.write(line)
             if shown:
-                print(f"  {line.rstrip()}", flush=True)
+                tell(f"  {line.rstrip()}")
     if run.returncode:
         reason = why_it_failed(log.read_text()) or f"it exited with {run.returncode}"
         raise UserError(f"trtexec failed: {reason}", "nothing was changed")

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from bundle_serving.agreement import Agreement, Bound, compare
 from scripts.artefacts.exporting import start
 from scripts.artefacts.manifest import Manifest, differences, read_pins
-from scripts.artefacts.progress import step
+from scripts.artefacts.progress import step, tell
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.steps import engine
@@ -67,7 +67,7 @@ def main(onnx: Path, calibration: Path, accuracy: float, out: Path) -> int:
     """`onnx`: the fp32 directory that export wrote; `calibration`: a folder of photos; `accuracy`:
     percent of the labels that must stay."""
     if why_quantise(out, onnx, calibration, accuracy) is None:
-        print(f"{out} fits: nothing to quantise")
+        tell(f"{out} fits: nothing to quantise")
     else:
         quantise(onnx, calibration, accuracy, out)
     return 0
@@ -124,7 +124,7 @@ def quantise(onnx: Path, calibration: Path, accuracy: float, out: Path) -> None:
     judged = np.stack([to_pixels(photo, how) for photo in held_back])
     shown = list(views(learnt, how))
     if len(learnt) < ENOUGH_VIEWS:
-        print(f"  only {len(learnt)} pictures, used in {len(shown)} views; a hundred are better")
+        tell(f"  only {len(learnt)} pictures, used in {len(shown)} views; a hundred are better")
     scores = engine.scores(onnx / "model.onnx", judged, "fp32")
     bound = Bound(engine.BOUNDS["int8"].difference, accuracy / 100)
     with files.whole_folder(out) as draft, TemporaryDirectory() as between:
@@ -132,7 +132,7 @@ def quantise(onnx: Path, calibration: Path, accuracy: float, out: Path) -> None:
             quantiser = Quantiser(onnx / "model.onnx", shown, Path(between))
             asked = Asked(judged, scores, engine.answers(onnx), bound)
             kept, agreement = fastest(quantiser, asked, draft / "model.onnx")
-        print(f"  {len(kept)} of {len(quantiser.layers)} layers are not in int8; {agreement}")
+        tell(f"  {len(kept)} of {len(quantiser.layers)} layers are not in int8; {agreement}")
         np.savez_compressed(draft / "reference.npz", pixels=judged, scores=scores)
         manifest = replace(
             source,

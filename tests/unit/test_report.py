@@ -17,7 +17,7 @@ from scripts.measuring.compare import CAUSES, CIRCUMSTANCES
 from scripts.measuring.report import evaluation, report
 from tests import axe
 from tests.chromium import Tab, browser
-from tests.shown import measurements
+from tests.shown.measuring import measurements
 
 MACHINE = {"processor": "A processor with a name of some length @ 2.10GHz", "cores": 2}
 SERVED = {"precision": "bf16", "flavour": "local"}

@@ -16,8 +16,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from operator import attrgetter
 
-from scripts.base import interrupts
+from scripts.base import console, interrupts
 from scripts.base.errors import UserError
+from scripts.base.text import fold
 from scripts.server.log_order import REFUSED, Entry, order_lines, without_gpu
 from scripts.settings import arguments
 from scripts.stacks import flavour, state
@@ -25,6 +26,8 @@ from scripts.stacks import flavour, state
 MOST = 200
 # Envoy hands its lines over half a second late: so long, new ones wait for others that are older.
 HELD_S = 1.0
+# In a terminal, of what goes on of a line.
+INDENT = "    "
 
 
 def main() -> int:
@@ -55,7 +58,7 @@ def main() -> int:
 
 
 def show(entry: Entry) -> None:
-    print(entry, flush=True)
+    print(fold(str(entry), console.out.width, INDENT), flush=True)
 
 
 def read_refused_log() -> list[str]:

@@ -1,0 +1,3 @@
+"""Why its command needs no rendering: tests/shown/every.py."""
+
+NOTES_ALONE = {"monitoring": "where each part is"}

@@ -1,0 +1,22 @@
+"""Writes what commands show of data that are the same each time, without a server:
+
+python -m tests.shown bench status …
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tests.shown.every import find_shown
+
+
+def main(names: list[str]) -> int:
+    shown = find_shown()
+    for name in names or shown:
+        print(f"=== {name}", flush=True)
+        shown[name]()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
