@@ -36,21 +36,24 @@ class Tab:
         if self.session:
             message["sessionId"] = self.session
         os.write(self.to, json.dumps(message).encode() + b"\0")
+        patience = Patience(PATIENCE_S)  # of all that comes until the answer does
         while True:
-            found = self._next()
+            found = self._next(patience)
             if found.get("id") == self._number:
                 assert "error" not in found, found["error"]
                 return found["result"]
             self._take(found)
 
-    def _next(self) -> Any:
-        patience = Patience(PATIENCE_S)
-        while b"\0" not in self._read:
-            ready, _, _ = select.select([self.come], [], [], 1)
-            assert ready or not patience.is_over(), "Chromium says nothing"
-            self._read += os.read(self.come, 1 << 20) if ready else b""
-        message, _, self._read = self._read.partition(b"\0")
-        return json.loads(message)
+    def _next(self, patience: Patience) -> Any:
+        while not patience.is_over():
+            if b"\0" in self._read:
+                message, _, self._read = self._read.partition(b"\0")
+                return json.loads(message)
+            if select.select([self.come], [], [], 1)[0]:
+                come = os.read(self.come, 1 << 20)
+                assert come, "Chromium has ended"
+                self._read += come
+        raise AssertionError("Chromium does not answer")
 
     def _take(self, event: Any) -> None:
         parameters = event.get("params", {})

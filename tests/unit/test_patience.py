@@ -6,11 +6,14 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
-from tests import project
+from tests import chromium, project
 from tests.project import Patience, finish
 
 
@@ -60,3 +63,40 @@ def test_what_hangs_is_ended_with_all_that_it_started(monkeypatch: pytest.Monkey
         run(f"import subprocess; {sleep}")
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
     assert f"sh -c : {mark}" not in listed
+
+
+@pytest.fixture
+def tab(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[chromium.Tab, int]]:
+    """A tab, and the end that its browser writes to."""
+    monkeypatch.setattr(chromium, "PATIENCE_S", 0.2)
+    come, its = os.pipe()
+    read, to = os.pipe()
+    yield chromium.Tab(to, come), its
+    for each in (come, read, to):
+        os.close(each)
+
+
+def test_a_browser_that_ended_is_not_waited_for(tab: tuple[chromium.Tab, int]) -> None:
+    found, its = tab
+    os.close(its)
+    with pytest.raises(AssertionError, match="has ended"):
+        found.do("Page.enable")
+
+
+def test_a_browser_that_tells_much_but_does_not_answer(tab: tuple[chromium.Tab, int]) -> None:
+    found, its = tab
+
+    def tell() -> None:
+        with suppress(BrokenPipeError), os.fdopen(its, "wb") as written:
+            while not over:
+                written.write(b'{"method": "Log.entryAdded", "params": {"entry": {"text": ""}}}\0')
+                written.flush()
+
+    over: list[bool] = []
+    telling = threading.Thread(target=tell)
+    telling.start()
+    with pytest.raises(AssertionError, match="does not answer"):
+        found.do("Page.enable")
+    over.append(True)
+    os.read(found.come, 1 << 20)
+    telling.join()
