@@ -25,6 +25,7 @@ from bundle_door.served import Candidate
 from bundle_serving.address import Address
 from bundle_serving.process.guard import HEADER as ADMIN_KEY
 from scripts.rollout.counts import Clients
+from scripts.rollout.shadow import Seen
 from tests.door.servers import KEY, MODELS, Behind
 from tests.project import wait_until
 
@@ -219,6 +220,56 @@ def test_copies_go_to_the_candidate_and_nobody_notices(server: Behind, tmp_path:
             2
         ].decode()
         assert 'bundle_shadow_copies_total{pipeline="shown_candidate",version="9"' in metrics
+
+
+def read_seen(server: Behind, version: int) -> Seen:
+    """As `make shadow` reads it."""
+    told = json.loads(server.ask("GET", "/v2/shadows", headers={ADMIN_KEY: KEY})[2])
+    return next((Seen.of(each) for each in told if each["version"] == str(version)), Seen())
+
+
+def test_a_class_that_is_broken_is_found_from_copies(server: Behind) -> None:
+    """Though two thirds of all answers are alike."""
+    control(server, "broken", "load", {})
+    shadow = {"share": "0", "shadow": "100", "version": "10"}
+    pictures = [b"\xff" + bytes([level]) * 99 for level in (0, 100, 200)]
+    with loaded(server, "shown"), loaded(server, "shown_candidate", "broken", **shadow):
+        wait_until(lambda: classify(server, "") and read_seen(server, 10).copies, "a copy")
+
+        def is_certain() -> bool:
+            for picture in pictures:
+                classify(server, "", picture)
+            seen = read_seen(server, 10)
+            return seen.differ > 10 and bool(seen.find_objection(least_percent=99))
+
+        wait_until(is_certain, "certainty")
+        seen = read_seen(server, 10)
+        (change,) = seen.changes
+        assert (change["live"], change["candidate"], change["count"]) == (
+            "high",
+            "low",
+            seen.differ,
+        )
+        assert change["ids"] and not seen.failed and seen.same > seen.differ
+        assert "of the answers differ" in (seen.find_objection(99) or "")
+        assert seen.find_objection(50) is None
+
+
+def test_a_candidate_that_ends_hurts_nobody(server: Behind) -> None:
+    """Not the request that it was asked a copy of, and none after it."""
+    control(server, "broken", "load", {})
+    shadow = {"share": "0", "shadow": "100", "version": "11"}
+    with loaded(server, "shown"), loaded(server, "shown_candidate", "broken", **shadow):
+        wait_until(lambda: classify(server, "") and read_seen(server, 11).copies, "a copy")
+        assert classify(server, "", b"\xffend" + bytes(99)) == (200, "", "shown")
+
+        def is_seen() -> bool:
+            assert classify(server, "") == (200, "", "shown")
+            return read_seen(server, 11).failed > 1
+
+        wait_until(is_seen, "copies that failed")
+        assert "copies of requests failed" in (read_seen(server, 11).find_objection(0) or "")
+    control(server, "broken", "load", {})  # as nothing had happened
 
 
 def asked_so_far(server: Behind) -> int:
