@@ -2,9 +2,8 @@
 
 from scripts.base.errors import UserError
 from scripts.settings import arguments, command_line
-from scripts.settings.setting import path, text
+from scripts.settings.setting import text
 
-to = path("Where a backup or a pack is written to.")
 passphrase = text("", "Encrypts the keys in a backup.")
 
 

@@ -119,6 +119,8 @@ class Arguments:
     yes = flag("Do it without asking.")
     days = whole(30, "How many days reports and caches are kept.")
 
+    to = path("A file or folder to write.")
+
     args = text("", "Options for pytest.")
 
     def __init__(self, values: dict[str, str]) -> None:

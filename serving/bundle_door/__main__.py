@@ -22,6 +22,7 @@ from bundle_door.door import DoorError, Settings, serve
 from bundle_door.front.envoy import Traces
 from bundle_door.limits import MEGABYTE, Limits
 from bundle_door.settings import SETTINGS, Setting, read_several
+from bundle_door.watching.captures import CERTIFICATE, FOLDER, Captures
 from bundle_serving.process import guard
 from bundle_serving.process.exposure import Exposure
 from bundle_serving.process.sockets import NotPrivate
@@ -72,7 +73,18 @@ def settings(options: argparse.Namespace) -> Settings:
         options.state_folder,
         options.relay_folder,
         options.door_processes,
+        options.keep,
+        captures(options),
     )
+
+
+def captures(options: argparse.Namespace) -> Captures | None:
+    if options.state_folder is None:
+        return None
+    key = options.admin_key_file
+    certificate = key.parent / CERTIFICATE if key else None
+    folder = options.state_folder / FOLDER
+    return Captures(folder, options.keep_mb * MEGABYTE, options.keep_days, certificate)
 
 
 def arguments() -> argparse.ArgumentParser:

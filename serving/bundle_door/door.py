@@ -24,6 +24,7 @@ from bundle_door.limits import Limits, Load
 from bundle_door.note import Note
 from bundle_door.paths.api import Api
 from bundle_door.paths.candidates import share_route
+from bundle_door.paths.capturing import Capturing
 from bundle_door.paths.measured import Observer, measure_route, over_grpc
 from bundle_door.paths.metrics import Metrics
 from bundle_door.paths.page_data import PageData
@@ -45,10 +46,11 @@ from bundle_door.requests import Request
 from bundle_door.room import Room
 from bundle_door.served import Served
 from bundle_door.service import Service
-from bundle_door.settings import TEXT
+from bundle_door.settings import NOTHING, TEXT, Keep
 from bundle_door.streams import Streams
 from bundle_door.triton import Triton
 from bundle_door.watching import own_log
+from bundle_door.watching.captures import Captures
 from bundle_door.watching.observed import HTTP, Observed
 from bundle_door.watching.references import References
 from bundle_door.watching.request_log import HUNG_UP, RequestLog
@@ -98,6 +100,9 @@ class Settings:
     relay_folder: Path | None = None
     # Of the HTTP service; and Envoy's threads.
     processes: int = 1
+    # Which requests are kept, and where, if anywhere.
+    keep: Keep = NOTHING
+    captures: Captures | None = None
 
     @property
     def own_id(self) -> str:
@@ -141,8 +146,10 @@ async def serve(settings: Settings) -> None:
         streams = Streams(triton, folder / sockets.STREAMS, settings.limits, keys, charges)
         told = await listen(folder / sockets.TOLD, partial(take_told, observed, keys))
         stack.callback(told.close)
+        capturing = capturing_of(settings, observed)
         service = service_of(
-            settings, triton, folder, stop.is_set, observed, served, steps, log, keys, streams, load
+            *(settings, triton, folder, stop.is_set, observed, served, steps, log, keys, streams),
+            *(load, capturing),
         )
         await stack.enter_async_context(http1.server(service, folder / sockets.HTTP))
         await streams.start()
@@ -175,6 +182,8 @@ async def serve(settings: Settings) -> None:
         if relay:
             stack.callback(asyncio.create_task(take_free_ports(relay)).cancel)
         stack.callback(asyncio.create_task(tidy(service)).cancel)
+        if capturing:
+            stack.callback(asyncio.create_task(capturing.remove_old()).cancel)
         stack.callback(asyncio.create_task(watch_memory(service, streams)).cancel)
         stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait((outside, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -196,6 +205,7 @@ def service_of(
     keys: Keys | None,
     streams: Streams,
     load: Load,
+    capturing: Capturing | None,
 ) -> Service:
     api = Api(triton, settings.limits, settings.own_id, keys)
     measures = Metrics(
@@ -240,8 +250,9 @@ def service_of(
     routes += [*of_drift(observed.drift, served.look), *of_totals(observed.totals)]
     routes += of_shadows(observed)
     routes += PageData(settings.run_dir, served, observed, load, settings.limits).routes()
+    routes += capturing.routes() if capturing else []
 
-    return build_service(settings, routes, load, observed, served, log)
+    return build_service(settings, routes, load, observed, served, log, capturing)
 
 
 def build_service(
@@ -251,6 +262,7 @@ def build_service(
     observed: Observer,
     served: Served,
     log: RequestLog,
+    capturing: Capturing | None,
 ) -> Service:
     def note_answer(incoming: Incoming, note: Note, status: int, size: int, duration: int) -> None:
         method = incoming.method
@@ -261,11 +273,12 @@ def build_service(
             observed.refusal(status, HTTP)
 
     shadowing = Shadowing(observed, load)
+    routes = [
+        measure_route(share_route(route, observed, served, shadowing), observed, served)
+        for route in routes
+    ]
     return Service(
-        [
-            measure_route(share_route(route, observed, served, shadowing), observed, served)
-            for route in routes
-        ],
+        [capturing.wrap(route) for route in routes] if capturing else routes,
         load,
         settings.admin_key,
         settings.exposure.origins,
@@ -273,6 +286,11 @@ def build_service(
         keys=settings.exposure.api_keys is not None,
         own_id=settings.own_id,
     )
+
+
+def capturing_of(settings: Settings, observed: Observer) -> Capturing | None:
+    captures = settings.captures
+    return Capturing(settings.keep, captures, observed) if captures else None
 
 
 def take_told(observed: Observed, keys: Keys | None, told: Told) -> None:
@@ -283,6 +301,8 @@ def take_told(observed: Observed, keys: Keys | None, told: Told) -> None:
         observed.refusal(status, HTTP)
     for compared in told.compared:
         observed.note_comparison(compared)
+    for outcome in told.captures:
+        observed.note_capture(outcome)
     for client, more in told.charges:
         if keys:
             keys.charge(client, more)

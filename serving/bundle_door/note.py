@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from bundle_door.limits import MOST_ID
@@ -39,6 +39,8 @@ class Note:
     answered_by: str = ""
     # Rows or pictures beyond the first that its key was charged for.
     charged: int = 0
+    # To be called if a shadow answers otherwise.
+    when_differs: Callable[[], object] = lambda: None
 
 
 def sane_id(given: str) -> str:

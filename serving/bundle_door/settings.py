@@ -67,6 +67,48 @@ def read_share(text: str) -> float:
     return float(text)
 
 
+class Keep(NamedTuple):
+    """Which answered requests are kept: any of these is enough."""
+
+    percent: float = 0.0
+    under: float = 0.0  # this confidence
+    differs: bool = False
+    classes: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
+
+    def has_class(self, label: str) -> bool:
+        """By its name; or its number, where an answer has no more."""
+        return bool(self.classes) and plain_class(label).removeprefix("class ") in self.classes
+
+
+NOTHING = Keep()
+
+
+def plain_class(label: str) -> str:
+    """However it is written: Song_Thrush, song-thrush."""
+    return label.lower().replace("_", " ").replace("-", " ")
+
+
+def read_keep(text: str) -> Keep:
+    """1%, under:0.6, differs, class:tabby, key:shop"""
+    kept = NOTHING
+    for term in filter(None, map(str.strip, text.split(","))):
+        name, is_pair, value = term.partition(":")
+        if term == "differs":
+            kept = kept._replace(differs=True)
+        elif term.endswith("%"):
+            kept = kept._replace(percent=100 * read_share(str(float(term[:-1]) / 100)))
+        elif not is_pair or not value or name not in ("under", "class", "key"):
+            raise ValueError
+        elif name == "under":
+            kept = kept._replace(under=read_share(value))
+        elif name == "class":
+            kept = kept._replace(classes=kept.classes | {plain_class(value)})
+        else:
+            kept = kept._replace(keys=kept.keys | {value})
+    return kept
+
+
 SETTINGS = (
     Setting(
         "CORS_ORIGINS",
@@ -119,4 +161,21 @@ SETTINGS = (
         "above 0 and at most 1",
         "The share of requests that are traced, where the client has not decided it.",
     ),
+    Setting(
+        "KEEP",
+        "",
+        read_keep,
+        "one or more of 1%, under:0.6, differs, class:tabby, key:shop, with commas between",
+        """Which answered requests are kept, with their answers: a share of all, answers under a
+        confidence, those that differ in a shadow, a class, everything of a key. Empty: none.
+        `make captured` shows them.""",
+    ),
+    Setting(
+        "KEEP_MB",
+        "1000",
+        read_count,
+        "a positive integer",
+        "How many megabytes of them are kept; the oldest go first.",
+    ),
+    Setting("KEEP_DAYS", "30", read_count, "a positive integer", "And for how many days."),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bundle_door.door import Settings, build_service, keep_pages, tidy
+from bundle_door.door import Settings, build_service, capturing_of, keep_pages, tidy
 from bundle_door.front import envoy_process
 from bundle_door.limits import Load
 from bundle_door.paths.api import Api
@@ -42,7 +42,8 @@ async def serve(settings: Settings, number: int) -> None:
         *of_inference(Api(triton, settings.limits, settings.own_id, charged)),
     ]
     log = RequestLog(settings.log_format)
-    service = build_service(settings, routes, load, teller, served, log)
+    capturing = capturing_of(settings, teller)
+    service = build_service(settings, routes, load, teller, served, log, capturing)
     reports = await steps.serve(folder / sockets.of_process(sockets.STEPS, number))
     own_socket = folder / sockets.of_process(sockets.HTTP, number)
     async with http1.server(service, own_socket), reports:

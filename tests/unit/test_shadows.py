@@ -18,9 +18,8 @@ from bundle_door.watching.shadows import (
     SAME,
     Compared,
     Shadow,
-    read_gist,
 )
-from bundle_door.wire.inference import HEADER_LENGTH
+from bundle_serving.protocol.gists import HEADER_LENGTH, read_gist
 from scripts.rollout.shadow import Seen
 
 
@@ -64,7 +63,7 @@ LABELLED = b"0.75:281:tabby: a cat"
     ],
 )
 def test_what_an_answer_says(answer: Answer, gist: tuple[str, float] | None) -> None:
-    assert read_gist(answer) == gist
+    assert read_gist(answer.body, answer.headers) == gist
 
 
 def test_what_is_kept_is_bounded() -> None:

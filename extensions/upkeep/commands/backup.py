@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bundle_client import __version__
 from extensions.upkeep import backup
-from extensions.upkeep.arguments import load_passphrase, to
+from extensions.upkeep.arguments import load_passphrase
 from scripts.base import console, disk, lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
@@ -23,7 +23,7 @@ from scripts.stacks import state
 
 
 def main() -> int:
-    target, passphrase = to.value_in(arguments.load()), load_passphrase()
+    target, passphrase = arguments.load().to, load_passphrase()
     if target is None:
         raise UserError("no file given", "make backup TO=file")
     with lock.one_at_a_time():

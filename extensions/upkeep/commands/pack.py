@@ -10,7 +10,6 @@ There: sh folder/install.sh triton-bundle && cd triton-bundle && make up
 from __future__ import annotations
 
 from extensions.upkeep import pack
-from extensions.upkeep.arguments import to
 from scripts.base import console, disk, lock
 from scripts.base.errors import UserError
 from scripts.server import served
@@ -19,7 +18,7 @@ from scripts.settings.settings import Settings
 
 
 def main() -> int:
-    target = to.value_in(arguments.load())
+    target = arguments.load().to
     if target is None:
         raise UserError("no folder given", "make pack TO=folder")
     if target.exists():

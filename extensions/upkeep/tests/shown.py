@@ -56,14 +56,14 @@ def pack() -> None:
 def backup() -> None:
     saved = SimpleNamespace(keys=b"", index=SimpleNamespace(files=range(1234)))
     at = f"{COMMANDS}.backup"
-    run("backup", {
-        f"{at}.to": SimpleNamespace(value_in=lambda _: ROOT / "LICENSE"),
-        f"{at}.state.load": lambda: KNOWN,
-        f"{at}.Shared": MagicMock(),
-        f"{at}.pipelines.every": lambda: [VERSION.pipeline],
-        f"{at}.archive.numbers": lambda _: [12],
-        f"{at}.backup.save": lambda *_: saved,
-    })  # fmt: skip
+    with patch.dict("os.environ", TO=str(ROOT / "LICENSE")):
+        run("backup", {
+            f"{at}.state.load": lambda: KNOWN,
+            f"{at}.Shared": MagicMock(),
+            f"{at}.pipelines.every": lambda: [VERSION.pipeline],
+            f"{at}.archive.numbers": lambda _: [12],
+            f"{at}.backup.save": lambda *_: saved,
+        })  # fmt: skip
 
 
 SHOWN = {"audit": audit, "upgrade": upgrade, "pack": pack, "backup": backup}

@@ -6,6 +6,7 @@ import http.client
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from typing import Any
 
 from bundle_serving.address import Address
@@ -21,6 +22,17 @@ def get(address: Address, path: str = "") -> Any:
     return _ask(address, urllib.request.Request(_url(address, path)), SECONDS)
 
 
+def fetch(address: Address, path: str) -> bytes:
+    """GET /v2/path, of what is no JSON."""
+    request = urllib.request.Request(_url(address, path))
+    return bytes(_ask(address, request, SECONDS, bytes))
+
+
+def delete(address: Address, path: str) -> Any:
+    """DELETE /v2/path."""
+    return _ask(address, urllib.request.Request(_url(address, path), method="DELETE"), SECONDS)
+
+
 def post(address: Address, path: str, body: Any = None, timeout: float = SECONDS) -> Any:
     """POST /v2/path with a JSON body; None if the answer is empty."""
     data = json.dumps(body).encode() if body is not None else b""
@@ -32,12 +44,17 @@ def _url(address: Address, path: str) -> str:
     return f"{address.url}/v2{path}"
 
 
-def _ask(address: Address, request: urllib.request.Request, timeout: float) -> Any:
+def _ask(
+    address: Address,
+    request: urllib.request.Request,
+    timeout: float,
+    read: Callable[[bytes], Any] = json.loads,
+) -> Any:
     where = f"{request.host} does not answer {request.selector}"
     request.add_header(HEADER, admin_key.load())
     try:
         with address.open(request, timeout) as answer:
-            return json.loads(answer.read() or b"null")
+            return read(answer.read() or b"null")
     except urllib.error.HTTPError as refusal:
         if refusal.code == http.client.FORBIDDEN:
             raise UserError(

@@ -98,14 +98,7 @@ class Sharing:
     ) -> None:
         copy, path = ask_instead(candidate, request, named)
         copy.note = Note(new_id(), is_own=True)
-        self._shadowing.offer(
-            candidate,
-            lambda: self._handler(copy, path),
-            answer,
-            took,
-            request.size,
-            request.note.id,
-        )
+        self._shadowing.offer(candidate, lambda: self._handler(copy, path), answer, took, request)
 
     async def _ask_live(self, model: str, request: Request, named: Mapping[str, str]) -> Answer:
         began = time.monotonic()
@@ -143,14 +136,14 @@ def is_chosen(request: Request, candidate: Candidate) -> bool:
     """Always the same for a session, else a key, else an address; for another version, others."""
     headers = request.headers
     who = headers.get(SESSION_ID) or request.note.client or address_of(headers)
-    return _draw(f"{candidate.model} {candidate.version} {who}") < candidate.share
+    return draw(f"{candidate.model} {candidate.version} {who}") < candidate.share
 
 
 def is_picked(request: Request, candidate: Candidate) -> bool:
     """For a copy, whoever asks."""
-    return _draw(request.note.id) < candidate.shadow
+    return draw(request.note.id) < candidate.shadow
 
 
-def _draw(text: str) -> float:
+def draw(text: str) -> float:
     """From 0 to 100, always the same for a text."""
     return crc32(text.encode()) % PARTS * 100 / PARTS

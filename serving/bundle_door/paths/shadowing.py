@@ -10,15 +10,19 @@ from collections.abc import Awaitable, Callable
 
 from bundle_door.answers import Answer, Refused
 from bundle_door.limits import Load
+from bundle_door.note import Note
+from bundle_door.paths.behind import Behind
 from bundle_door.paths.measured import Observer
+from bundle_door.requests import Request
 from bundle_door.served import Candidate
 from bundle_door.triton import OF_AN_UNKNOWN_MODEL
-from bundle_door.watching.shadows import DIFFERS, FAILED, LEFT_OUT, SAME, Compared, read_gist
+from bundle_door.watching.shadows import DIFFERS, FAILED, LEFT_OUT, SAME, Compared
 from bundle_serving.process.log_lines import log, log_traceback
+from bundle_serving.protocol.gists import read_gist
 
-# Copies that wait, and their bytes; each so long, for a moment at which no request waits for a
-# processor. One at a time is asked, and has so long.
-MOST_WAITING, MOST_BYTES, WAITS_S, LOOK_S, ANSWER_S = 16, 32_000_000, 10.0, 0.02, 10.0
+# A copy waits so long for a moment at which no request waits for a processor. One at a time is
+# asked, and has so long.
+WAITS_S, LOOK_S, ANSWER_S = 10.0, 0.02, 10.0
 IDLE = len(os.sched_getaffinity(0))
 
 Ask = Callable[[], Awaitable[Answer]]
@@ -28,24 +32,26 @@ class Shadowing:
     def __init__(self, observed: Observer, load: Load) -> None:
         self._observed, self._load = observed, load
         self._turn = asyncio.Lock()
-        self._copies: dict[asyncio.Task[None], int] = {}
+        self._behind = Behind()
 
     def offer(
-        self, candidate: Candidate, ask: Ask, live: Answer, seconds: float, size: int, id: str
+        self,
+        candidate: Candidate,
+        ask: Ask,
+        live: Answer,
+        seconds: float,
+        request: Request,
     ) -> None:
         """A request that was answered; it is asked again, unless the server is too busy."""
-        gist = read_gist(live)
+        gist = read_gist(live.body, live.headers)
         if gist is None:
             return
-        if len(self._copies) >= MOST_WAITING or sum(self._copies.values()) + size > MOST_BYTES:
+        work = self._compare(candidate, ask, gist, seconds, request.note)
+        if not self._behind.begin(work, request.size):
             self._leave_out(candidate)
-            return
-        task = asyncio.create_task(self._compare(candidate, ask, gist, seconds, id))
-        self._copies[task] = size
-        task.add_done_callback(self._copies.pop)
 
     async def _compare(
-        self, candidate: Candidate, ask: Ask, live: tuple[str, float], seconds: float, id: str
+        self, candidate: Candidate, ask: Ask, live: tuple[str, float], seconds: float, note: Note
     ) -> None:
         overdue = time.monotonic() + WAITS_S
         async with self._turn:
@@ -62,12 +68,14 @@ class Shadowing:
                 return
             except TimeoutError:
                 answer = None
-        found = read_gist(answer) if answer else None
+        found = read_gist(answer.body, answer.headers) if answer else None
         times = seconds, time.monotonic() - began
-        told = Compared(candidate.model, candidate.version, FAILED, id, live[0], seconds=times)
+        told = Compared(candidate.model, candidate.version, FAILED, note.id, live[0], seconds=times)
         if found:
             told.outcome = SAME if found[0] == live[0] else DIFFERS
             told.candidate, told.moved = found[0], abs(found[1] - live[1])
+        if told.outcome == DIFFERS:
+            note.when_differs()
         self._observed.note_comparison(told)
 
     def _leave_out(self, candidate: Candidate) -> None:

@@ -206,6 +206,9 @@ class Observed:
             "Copies of requests that a candidate was to answer, beside the live version",
             ("pipeline", "version", "outcome"),
         )
+        self.captures = Counter(
+            "bundle_captures_total", "Requests that were to be kept (KEEP)", ("outcome",)
+        )
         self.shadows: dict[tuple[str, str], Shadow] = {}
         self.drift = Drift(self.classes, SHARES, references)
         self.recent = Recent()
@@ -232,6 +235,9 @@ class Observed:
         candidate = compared.model, compared.version
         self.copies.add(*candidate, compared.outcome)
         self.shadows.setdefault(candidate, Shadow()).add(compared)
+
+    def note_capture(self, outcome: str) -> None:
+        self.captures.add(outcome)
 
     def tell_shadows(self) -> list[dict[str, Any]]:
         return [shadow.as_json(*candidate) for candidate, shadow in sorted(self.shadows.items())]

@@ -31,9 +31,11 @@ class Told(msgspec.Struct):
     # What a client's request cost beyond the one that it was let in for.
     charges: list[tuple[str, int]] = []
     compared: list[Compared] = []
+    # Outcomes.
+    captures: list[str] = []
 
     def __bool__(self) -> bool:
-        return any((self.requests, self.refusals, self.charges, self.compared))
+        return any((self.requests, self.refusals, self.charges, self.compared, self.captures))
 
 
 class Teller:
@@ -54,6 +56,9 @@ class Teller:
 
     def note_comparison(self, compared: Compared) -> None:
         self._add(self._told.compared, compared)
+
+    def note_capture(self, outcome: str) -> None:
+        self._add(self._told.captures, outcome)
 
     def _add(self, told: list[What], one: What) -> None:
         if len(told) < MOST_KEPT:

@@ -1,0 +1,92 @@
+"""Shows what was kept of requests and their answers (KEEP), copies it, and forgets.
+
+    make captured                       how many, of which pipelines and versions
+    make captured TO=folder             copies all: a file a day of JSON lines, pictures beside
+    make captured TO=folder MOST=50     the pictures most worth a label, by what they were called
+    make captured FORGET=id             removes a request, by its x-request-id
+    make captured SEAL=capture.key      from now on encrypted for this private key, which it writes
+    make captured KEY=capture.key TO=…  and copied with it
+
+OF=folder reads such a copy instead of what the server has.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from pathlib import Path
+from urllib.parse import quote
+
+from bundle_door.watching.captures import CERTIFICATE, Record
+from extensions.capture.arguments import forget, key, most, of, seal
+from extensions.capture.kept import Kept, find_server, is_sealed
+from scripts.base import console, files, tables
+from scripts.base.errors import UserError
+from scripts.server.triton import triton_api
+from scripts.settings import arguments
+from scripts.stacks import admin_key
+
+NEW_KEY = ("req", "-x509", "-newkey", "rsa:3072", "-nodes", "-days", "36500", "-subj", "/CN=kept")
+
+
+def main() -> int:
+    asked = arguments.load()
+    if place := seal.value_in(asked):
+        make_key(place)
+    elif id := forget.value_in(asked):
+        remove(id)
+    else:
+        kept = Kept.find(of.value_in(asked), key.value_in(asked))
+        if not kept.records:
+            console.note("nothing was kept; KEEP says what is: make up KEEP=1%")
+        elif asked.to:
+            copy(kept, asked.to, most.value_in(asked))
+        else:
+            show(kept.records)
+    return 0
+
+
+def show(records: list[Record]) -> None:
+    def name(record: Record) -> tuple[str, ...]:
+        what = ("", "encrypted") if is_sealed(record) else (record["version"], record["pipeline"])
+        return record["time"][:10], *what
+
+    counted = Counter(map(name, records))
+    rows = [(day, f"{count:,}", *what) for (day, *what), count in counted.items()]
+    tables.show("lrrl", ("day", "requests", "version", "pipeline"), rows)
+
+
+def copy(kept: Kept, to: Path, most: int | None) -> None:
+    if to.exists():
+        raise UserError(f"{to} exists", "name a folder that is new: TO=folder")
+    with files.whole_folder(to) as draft:
+        if most is None:
+            kept.lay_out(draft)
+            told = f"copied {len(kept.records):,} requests to {to}"
+        else:
+            count = kept.lay_out_for_labels(draft, most)
+            told = (
+                f"copied {count:,} pictures to {to}, each to the folder of what it was called: move"
+                f" those that are something else, then make eval EVAL={to}"
+            )
+    console.note(told)
+
+
+def remove(id: str) -> None:
+    count = triton_api.delete(find_server().http, f"/captures?id={quote(id)}")
+    if not count:
+        raise UserError(f"of {id} nothing was kept", "make logs has the ids of requests")
+    console.note(f"removed {count:,} requests; copies of them are yours to remove")
+
+
+def make_key(place: Path) -> None:
+    """The server needs the certificate alone."""
+    if place.exists():
+        raise UserError(f"{place} exists", "name a file that is new: SEAL=capture.key")
+    certificate = admin_key.ensure().with_name(CERTIFICATE)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    command = ["openssl", *NEW_KEY, "-keyout", str(place), "-out", str(certificate)]
+    made = subprocess.run(command, capture_output=True, text=True)
+    if made.returncode:
+        raise UserError(f"openssl makes no key: {made.stderr.strip()[:200]}", "look at SEAL=")
+    console.note(f"what is kept from now on can be read with {place} alone: keep it elsewhere")

@@ -1,0 +1,111 @@
+"""Asks again what was asked and kept (KEEP), each request at its own time, and compares.
+
+    make replay                         the running server, about what it kept
+    make replay OF=folder               about a copy: make captured TO=folder
+    make replay OF=log.txt IMAGES=photos   a log, as make logs shows it, and pictures instead
+    make replay VERSION=3               another version, loaded beside the live one
+    make replay URL=host:8000           another server
+    make replay SPEED=2                 twice as fast
+    make replay EVAL=folder             those that have a label there are judged by it
+
+Says how many labels changed, how long it took and how many were refused, then and now; and what
+processor time a request takes. Nothing of it counts in the server's metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bundle_serving.address import Address
+from extensions.capture import replaying
+from extensions.capture.arguments import key, of, speed, url
+from extensions.capture.comparing import Compared
+from extensions.capture.kept import Kept, find_server
+from extensions.capture.replaying import Past, Present
+from scripts.base import console, interrupts, lock, tables
+from scripts.base.errors import UserError
+from scripts.measuring import processor
+from scripts.recipes import pipelines
+from scripts.rollout import rollout
+from scripts.rollout.rollout import InPlace
+from scripts.settings import arguments
+
+
+def main() -> int:
+    asked = arguments.load()
+    pasts = read(of.value_in(asked), asked.images, key.value_in(asked))
+    pace, labels = speed.value_in(asked), read_labels(asked.eval_)
+    if where := url.value_in(asked):
+        show(pasts, ask(pasts, Address.parse(where), pace), labels, None)
+        return 0
+    server = find_server()
+    metrics = server.where(server.settings_at_start.metrics_port)
+    with beside(asked.version, pasts) as about:
+        before = processor.parse(processor.fetch(metrics))
+        presents = ask(about, server.http, pace)
+        after = processor.parse(processor.fetch(metrics))
+    spent = sum(processor.per_picture(before, after, len(about)).values())
+    show(about, presents, labels, spent)
+    return 0
+
+
+def read(place: Path | None, pictures: str, private: Path | None) -> list[Past]:
+    if place and place.is_file():
+        if not pictures:
+            raise UserError("a log has no pictures", "name a folder of some: IMAGES=photos")
+        return replaying.read_log(place, Path(pictures))
+    kept = Kept.find(place, private)
+    if not kept.records:
+        raise UserError("nothing was kept", "KEEP says what is: make up KEEP=1%")
+    return replaying.read_kept(kept)
+
+
+def read_labels(text: str) -> dict[str, str]:
+    """By the names of the files, which are the ids of requests."""
+    return {path.stem: path.parent.name for path in Path(text).glob("*/*")} if text else {}
+
+
+@contextmanager
+def beside(version: int | None, pasts: list[Past]) -> Iterator[list[Past]]:
+    """What is to be asked, once the version is there."""
+    if version is None:
+        yield pasts
+        return
+    with lock.one_at_a_time():
+        up = rollout.find_running_server(pipelines.find_asked_pipeline())
+        if up.stack.many:
+            raise UserError("of several servers, none is asked alone", "make replay URL=host:8000")
+        proved = rollout.prove(up, version, "replay", judge_labels=False)
+        switch = InPlace.make(up, proved)
+        with lock.hands_off():
+            try:
+                switch.load_beside()
+                instead = switch.pipeline, switch.candidate
+                yield [replaying.ask_instead(past, *instead) for past in pasts]
+            finally:
+                with interrupts.ignore_interrupts():
+                    switch.back()
+
+
+def ask(pasts: Sequence[Past], address: Address, pace: float) -> list[Present]:
+    seconds = (pasts[-1].at - pasts[0].at) / pace
+    what = f"asking {len(pasts):,} requests again, for {seconds:,.0f} s"
+    with console.progress(what, len(pasts)) as tell:
+        return replaying.replay(pasts, address, pace, tell)
+
+
+def show(
+    pasts: Sequence[Past], presents: list[Present], labels: dict[str, str], spent: float | None
+) -> None:
+    compared = Compared(pasts, presents, labels)
+    tables.show("lrr", ("", "then", "now"), compared.list_rows())
+    for line in compared.list_notes():
+        console.note(line)
+    if spent is not None:
+        hours = spent * 1e6 / 1000 / 3600
+        console.note(
+            f"the server took {spent:.1f} ms of processor time for each; a million take"
+            f" {hours:.1f} core hours"
+        )

@@ -1,0 +1,116 @@
+"""Requests that were kept, by the running server or in a folder, and copies of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from bundle_door.watching.captures import LINES, SEALED, Captures, Record, find_ending, unseal
+from scripts.base.errors import UserError
+from scripts.server.triton import triton_api
+from scripts.stacks import state
+
+NO_PICTURES = (".bin", ".wav")
+
+
+@dataclass(frozen=True)
+class Kept:
+    records: list[Record]
+    fetch: Callable[[str], bytes]
+    key: Path | None = None
+
+    @classmethod
+    def find(cls, folder: Path | None, key: Path | None) -> Kept:
+        """In this folder, or what the server has kept."""
+        if folder is None:
+            address = find_server().http
+            records, fetch = triton_api.get(address, "/captures"), triton_api.fetch
+            return cls(records, lambda name: fetch(address, f"/captures/{quote(name)}"), key)
+        if not [*folder.glob(f"*{LINES}")]:
+            raise UserError(f"in {folder} no request was kept", "copy some: make captured TO=…")
+        return cls([*Captures(folder, 0, 0).read()], lambda name: (folder / name).read_bytes(), key)
+
+    def open_all(self) -> list[Record]:
+        return [self._open(each)[0] if is_sealed(each) else each for each in self.records]
+
+    def read(self, record: Record) -> bytes:
+        """What was sent, after the JSON before it."""
+        return self._open(record)[1] if is_sealed(record) else self._fetch(record)
+
+    def _fetch(self, record: Record) -> bytes:
+        name = record.get("sealed") or record.get("file")
+        return self.fetch(name) if name else b""
+
+    def _open(self, record: Record) -> tuple[Record, bytes]:
+        if self.key is None:
+            raise UserError("what was kept is encrypted", "name the private key: KEY=capture.key")
+        try:
+            head, content = unseal(self._fetch(record), self.key)
+        except ValueError as fault:
+            raise UserError(str(fault), "use the key that make captured SEAL=… wrote") from None
+        head["sealed"] = name = record.get("sealed") or record["file"]
+        if content:
+            head["file"] = name.removesuffix(SEALED) + find_ending(content)
+        return head, content
+
+    def lay_out(self, folder: Path) -> None:
+        """As the server keeps them, but not encrypted."""
+        for record in self.open_all():
+            if content := self.read(record):
+                (folder / record["file"]).parent.mkdir(exist_ok=True)
+                (folder / record["file"]).write_bytes(content)
+            own = {name: value for name, value in record.items() if name != "sealed"}
+            day = folder / record["time"][: len("2026-11-27")]
+            with day.with_suffix(LINES).open("a") as lines:
+                lines.write(json.dumps(own) + "\n")
+
+    def lay_out_for_labels(self, folder: Path, most: int) -> int:
+        """The pictures most worth a label, in a folder for each class that they were called, as
+        `EVAL=` takes them. How many there were."""
+        seen = set[str]()
+        for record in sort_by_worth(self.open_all()):
+            content = self.read(record)
+            if len(seen) < most and (digest := hashlib.sha256(content).hexdigest()) not in seen:
+                label = record["labels"][0][0].removeprefix("class ").replace("/", "_")
+                name = re.sub(r"[^\w.-]", "_", record["id"]) + Path(record["file"]).suffix
+                (folder / label).mkdir(exist_ok=True)
+                (folder / label / name).write_bytes(content)
+                seen.add(digest)
+        return len(seen)
+
+
+def find_server() -> Any:
+    known = state.load()
+    if known is None:
+        raise UserError("no server is running", "start one: make up")
+    known.require_one_server()
+    return known
+
+
+def is_sealed(record: Record) -> bool:
+    return "sealed" in record or str(record.get("file")).endswith(SEALED)
+
+
+def is_picture(record: Record) -> bool:
+    return bool(record["labels"]) and not record.get("file", ".bin").endswith(NO_PICTURES)
+
+
+def sort_by_worth(records: Iterable[Record]) -> list[Record]:
+    """Pictures of each class in turn, those first whose two likeliest classes are nearest."""
+    by_class: dict[str, list[Record]] = {}
+    for record in sorted(filter(is_picture, records), key=find_margin):
+        by_class.setdefault(record["labels"][0][0], []).append(record)
+    return [each for turn in zip_longest(*by_class.values()) for each in turn if each]
+
+
+def find_margin(record: Record) -> float:
+    """Of an answer with one label: at least so much."""
+    first, *others = [share for _, share in record["labels"]]
+    return float(first - (others[0] if others else 1 - first))

@@ -1,0 +1,144 @@
+"""Asks again what was asked, each at its own time."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+from bundle_door.watching.captures import Record
+from bundle_serving.address import Address
+from bundle_serving.protocol.gists import HEADER_LENGTH, read_gist
+from extensions.capture.kept import Kept
+from scripts.artefacts import samples
+from scripts.base.errors import UserError
+
+TOGETHER, TIMEOUT_S = 64, 60
+KSERVE, PLAIN = "/v2/models/", "/classify"
+OVER_GRPC = "/inference.GRPCInferenceService/ModelInfer"
+WORD = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)')
+# In the file, or as `make logs` shows it.
+LINE = re.compile(r"(\S+) door(?::|  ) *(\w+=.*)")
+
+
+@dataclass(frozen=True)
+class Past:
+    """What was asked, and what became of it."""
+
+    id: str
+    at: float
+    path: str
+    read: Callable[[], bytes]
+    ms: float
+    type: str = ""
+    head: str = ""
+    label: str = ""
+    is_refused: bool = False
+
+    @classmethod
+    def of_record(cls, record: Record, kept: Kept) -> Past:
+        at = datetime.fromisoformat(record["time"]).timestamp()
+        label = record["labels"][0][0] if record["labels"] else ""
+        about = (record["ms"], record["type"], record["head"], label)
+        return cls(record["id"], at, record["path"], lambda: kept.read(record), *about)
+
+
+@dataclass(frozen=True)
+class Present:
+    ms: float
+    label: str
+    fault: str = ""
+
+
+def read_kept(kept: Kept) -> list[Past]:
+    pasts = [Past.of_record(record, kept) for record in kept.open_all()]
+    return sorted(pasts, key=lambda past: past.at)
+
+
+def read_log(path: Path, pictures: Path) -> list[Past]:
+    """Of a log of the door's, as text or JSON: what was asked of a model, each time about the next
+    of these pictures."""
+    files = cycle(samples.read(pictures, samples.MOST_PICTURES, "IMAGES"))
+    pasts = [past for line in read_lines(path) if (past := _of_line(line, files))]
+    if not pasts:
+        raise UserError(f"{path} has no requests", "name a log, as make logs shows it: OF=log.txt")
+    return sorted(pasts, key=lambda past: past.at)
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_text(errors="replace").splitlines():
+        if line.startswith("{"):
+            try:
+                yield json.loads(line)
+            except ValueError:
+                continue
+        elif written := LINE.search(line):
+            when, words = written.groups()
+            found = {name: json.loads(text) if text[0] == '"' else text
+                     for name, text in WORD.findall(words)}  # fmt: skip
+            yield {"time": when, **found}
+
+
+def _of_line(line: dict[str, Any], files: Iterator[bytes]) -> Past | None:
+    path, model, ms = line.get("path", ""), line.get("pipeline"), float(line.get("ms", 0))
+    if not model or not path.startswith((KSERVE, PLAIN, OVER_GRPC)):
+        return None
+    plain, picture = path.startswith(PLAIN), next(files)
+    status = str(line.get("status"))
+    at = datetime.fromisoformat(line["time"].replace("Z", "+00:00")).timestamp() - ms / 1000
+    asked = f"{PLAIN}?model={model}" if plain else f"{KSERVE}{model}/infer"
+    is_refused = status != "OK" and not status.startswith("2")
+    return Past(line.get("id", ""), at, asked, lambda: picture, ms, is_refused=is_refused)
+
+
+def ask_instead(past: Past, model: str, instead: str) -> Past:
+    """The same of another model."""
+    if past.path.startswith(KSERVE):
+        return replace(past, path=past.path.replace(f"{KSERVE}{model}/", f"{KSERVE}{instead}/"))
+    path, _, query = past.path.partition("?")
+    words = [word for word in query.split("&") if word and not word.startswith("model=")]
+    return replace(past, path=f"{path}?{'&'.join([*words, f'model={instead}'])}")
+
+
+def replay(
+    pasts: Sequence[Past], address: Address, speed: float, tell: Callable[[int], object]
+) -> list[Present]:
+    """A request that waits, since others wait too long, counts from when it was due."""
+    first, began, own = pasts[0].at, time.monotonic(), threading.local()
+
+    def ask(past: Past, due: float) -> Present:
+        if not hasattr(own, "connection"):
+            own.connection = address.connection(TIMEOUT_S)
+        headers = {"content-type": past.type, **address.uncounted_headers}
+        if past.path.startswith(KSERVE):
+            headers[HEADER_LENGTH] = str(len(past.head.encode()))
+        label, fault = "", ""
+        try:
+            own.connection.request("POST", past.path, past.head.encode() + past.read(), headers)
+            given = own.connection.getresponse()
+            named = {name.lower(): value for name, value in given.getheaders()}
+            gist = read_gist(given.read(), named)
+            label = gist[0] if gist else ""
+            fault = "" if given.status < 400 else f"HTTP {given.status}"
+        except (OSError, http.client.HTTPException) as raised:
+            own.connection.close()
+            fault = str(raised) or type(raised).__name__
+        return Present(1000 * (time.monotonic() - due), label, fault)
+
+    with ThreadPoolExecutor(TOGETHER) as pool:
+        asked = []
+        for number, past in enumerate(pasts):
+            due = began + (past.at - first) / speed
+            time.sleep(max(0.0, due - time.monotonic()))
+            asked.append(pool.submit(ask, past, due))
+            tell(number)
+        return [each.result() for each in asked]

@@ -1,0 +1,56 @@
+"""Copies of what was kept, and which pictures are most worth a label."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bundle_door.watching.captures import Captures
+from extensions.capture.kept import Kept, sort_by_worth
+from scripts.base.errors import UserError
+
+
+def record(id: str, *labels: tuple[str, float]) -> dict[str, object]:
+    when = "2026-11-27T12:27:37+00:00"
+    return {"id": id, "time": when, "labels": [list(each) for each in labels], "file": "a.jpg"}
+
+
+def test_the_closest_of_each_class_come_first() -> None:
+    records = [
+        record("sure", ("cat", 0.9), ("dog", 0.1)),
+        record("hardly", ("cat", 0.4), ("dog", 0.39)),
+        record("alone", ("cat", 0.6)),
+        record("a dog", ("dog", 0.99), ("cat", 0.01)),
+        record("unlabelled"),
+    ]
+    worth = [each["id"] for each in sort_by_worth(records)]
+    assert worth == ["hardly", "a dog", "alone", "sure"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    captures = Captures(tmp_path / "kept", 1_000_000, 30)
+    for id, label, picture in (("1/..", "a/b", "x"), ("2", "class 7", "y"), ("3", "class 7", "y")):
+        captures.write(record(id, (label, 0.5)), b"\xff\xd8" + picture.encode())
+    captures.write({"id": "4", "time": "2026-11-27T12:27:38+00:00", "labels": []}, b"")
+    return tmp_path / "kept"
+
+
+def test_a_copy_is_read_as_what_was_kept(folder: Path, tmp_path: Path) -> None:
+    kept = Kept.find(folder, None)
+    (tmp_path / "copy").mkdir()
+    kept.lay_out(tmp_path / "copy")
+    assert Kept.find(tmp_path / "copy", None).records == kept.records
+    with pytest.raises(UserError, match="no request was kept"):
+        Kept.find(tmp_path, None)
+
+
+def test_pictures_to_be_labelled_lie_by_what_they_were_called(folder: Path, tmp_path: Path) -> None:
+    """Each once, and below the folder whatever the client called its request."""
+    (out := tmp_path / "out").mkdir()
+    assert Kept.find(folder, None).lay_out_for_labels(out, 9) == 2
+    assert sorted(str(path.relative_to(out)) for path in out.rglob("*.jpg")) == [
+        "7/2.jpg",
+        "a_b/1_...jpg",
+    ]

@@ -1,0 +1,113 @@
+"""Requests are asked again at their own times, and what became of them is told beside what was."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from bundle_door.note import Note
+from bundle_door.watching.request_log import RequestLog
+from bundle_serving.address import Address
+from extensions.capture.comparing import Compared
+from extensions.capture.replaying import Past, ask_instead, read_log, replay
+from scripts.artefacts.picture import mug
+from scripts.base.errors import UserError
+
+
+class Answering(BaseHTTPRequestHandler):
+    """Calls everything a dog, and refuses what has no bytes."""
+
+    protocol_version = "HTTP/1.1"
+    seen: ClassVar[list[tuple[float, str, bytes, str | None]]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        length = self.headers["inference-header-content-length"]
+        self.seen.append((time.monotonic(), self.path, body, length))
+        content = json.dumps({"labels": [{"label": "dog", "probability": 0.9}]}).encode()
+        self.send_response(200 if body else 400)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def answering() -> Iterator[Address]:
+    Answering.seen.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield Address("127.0.0.1", server.server_port)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def past(id: str, at: float, content: bytes = b"x", path: str = "/classify", **more: str) -> Past:
+    return Past(id, at, path, lambda: content, ms=20.0, **more)  # type: ignore[arg-type]
+
+
+def test_requests_come_at_their_times_and_are_compared() -> None:
+    head = '{"inputs": []}'
+    pasts = [
+        past("one", 100.0, label="dog"),
+        past("two", 100.4, label="cat", path="/v2/models/m/infer", head=head),
+        past("three", 100.8, b"", label="cat"),
+    ]
+    with answering() as address:
+        presents = replay(pasts, address, 2, lambda _: None)
+    (first, *_), (second, *about), (third, *_) = Answering.seen
+    assert second - first >= 0.19 and third - first >= 0.39  # and no sooner
+    assert about == ["/v2/models/m/infer", head.encode() + b"x", str(len(head))]
+    compared = Compared(pasts, presents, {"one": "Dog", "two": "cat"})
+    rows = {name: (then, now) for name, then, now in compared.list_rows()}
+    assert rows["answered"] == ("3", "2") and rows["refused"] == ("0", "1")
+    assert rows["right"] == ("100.0%", "50.0%")
+    told = "\n".join(compared.list_notes())
+    assert "1 of 2 labels changed" in told and "1 times dog, not cat, as in two" in told
+    assert "1 times: HTTP 400" in told
+
+
+def test_nobody_who_answers_is_told() -> None:
+    (gone,) = replay([past("one", 1.0)], Address("127.0.0.1", 1), 1, lambda _: None)
+    assert "refused" in gone.fault
+
+
+def test_another_model_is_asked_the_same() -> None:
+    kserve = ask_instead(past("1", 0, path="/v2/models/m/infer"), "m", "m_candidate")
+    assert kserve.path == "/v2/models/m_candidate/infer"
+    plain = ask_instead(past("1", 0, path="/classify?top=3&model=m"), "m", "m_candidate")
+    assert plain.path == "/classify?top=3&model=m_candidate"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_log_of_the_doors_is_read(form: str, tmp_path: Path) -> None:
+    mug().save(tmp_path / "mug.png")
+    lines: list[bytes] = []
+    log = RequestLog(form, lines.append)
+    for path, status in (("/classify", 200), ("/v2/models/m/infer", 503), ("/v2", 200)):
+        log.log_answer(
+            "POST", path, Note("an id", pipeline="m" * (path != "/v2")), status, 10**7, 9
+        )
+    (tmp_path / "log.txt").write_bytes(b"another line\n" + b"".join(lines))
+    first, second = read_log(tmp_path / "log.txt", tmp_path)
+    assert (first.path, first.ms, first.is_refused) == ("/classify?model=m", 10.0, False)
+    assert (second.path, second.is_refused) == ("/v2/models/m/infer", True)
+    assert first.id == "an id" and first.read().startswith(b"\x89PNG")
+    shown = (tmp_path / "log.txt").read_text().replace(" door: ", " door   ")  # by make logs
+    (tmp_path / "log.txt").write_text(shown)
+    assert len(read_log(tmp_path / "log.txt", tmp_path)) == 2
+    (tmp_path / "log.txt").write_text("nothing\n")
+    with pytest.raises(UserError, match="has no requests"):
+        read_log(tmp_path / "log.txt", tmp_path)

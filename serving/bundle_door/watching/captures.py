@@ -1,0 +1,218 @@
+"""Requests that are kept, with their answers: a file a day of JSON lines, and what was sent in
+files beside it.
+
+    2026-11-27.jsonl                    a line each
+    2026-11-27/122737.262051-1f3a.jpg   what was sent
+
+Bounded in bytes and days: the oldest go first. With a certificate, each is encrypted for whoever
+has its private key, by openssl (CMS, AES-256-GCM); only id, time and the file's name stay readable.
+
+Several processes write here, of two servers while one follows another: under a lock, which knows
+how many bytes there are.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+# Below what outlives the server; and beside the admin key.
+FOLDER, CERTIFICATE = "capture", "capture.pem"
+# After the name of every file.
+LAST = "~"
+LOCK, LINES, SEALED = ".lock", ".jsonl", ".cms"
+SEAL = ("openssl", "cms", "-encrypt", "-binary", "-aes-256-gcm", "-outform", "DER")
+DAY_S = 24 * 3600
+# What is left when room is made; and on the disk, for others.
+LEFT, LEAST_FREE = 0.9, 256 << 20
+# By how files begin.
+ENDINGS = {
+    b"\xff\xd8": ".jpg", b"\x89PNG": ".png", b"GIF8": ".gif", b"BM": ".bmp", b"II*": ".tif",
+    b"RIFF": ".webp",
+}  # fmt: skip
+WAVE = b"WAVE"
+
+Record = dict[str, Any]
+
+
+class Captures:
+    def __init__(
+        self, folder: Path, most_bytes: int, days: int, certificate: Path | None = None
+    ) -> None:
+        self._folder, self._most_bytes, self._days = folder, most_bytes, days
+        self._certificate = certificate
+
+    def write(self, record: Record, content: bytes) -> None:
+        """An `OSError` where it cannot be kept; then nothing is. Blocks."""
+        ending = find_ending(content)
+        if self._certificate and self._certificate.is_file():
+            content = self._seal(json.dumps(record).encode() + b"\n" + content)
+            record, ending = {"id": record["id"], "time": record["time"]}, SEALED
+        with self._locked() as lock:
+            when = datetime.now(UTC)  # so that names are in the order of the lines
+            day = self._folder / f"{when:%Y-%m-%d}"
+            if content:
+                name = f"{when:%H%M%S.%f}-{secrets.token_hex(2)}{ending}"
+                record = record | {"file": f"{day.name}/{name}"}
+            line = json.dumps(record).encode() + b"\n"
+            self._make_room(lock, len(line) + len(content))
+            if content:
+                self._write_whole(self._folder / record["file"], content)
+            with day.with_suffix(LINES).open("a+b") as file:
+                if file.tell():  # the last line may have been cut off, by a kill
+                    file.seek(-1, os.SEEK_END)
+                    line = line if file.read(1) == b"\n" else b"\n" + line
+                file.write(line)
+
+    def _seal(self, content: bytes) -> bytes:
+        done = subprocess.run([*SEAL, str(self._certificate)], input=content, capture_output=True)
+        if done.returncode:
+            raise OSError(f"openssl cannot encrypt for {self._certificate}")
+        return done.stdout
+
+    def _write_whole(self, path: Path, content: bytes) -> None:
+        path.parent.mkdir(exist_ok=True)
+        draft = path.with_name(f"{path.name}.new")
+        try:
+            draft.write_bytes(content)
+            draft.replace(path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        """Yields the lock, a file with the bytes that there are."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield lock
+        finally:
+            os.close(lock)
+
+    def _make_room(self, lock: int, more: int) -> None:
+        if shutil.disk_usage(self._folder).free < LEAST_FREE + more:
+            raise OSError("the disk is nearly full")
+        if more > self._most_bytes * (1 - LEFT):
+            raise OSError("it is too large for KEEP_MB")
+        known = os.pread(lock, 32, 0)
+        total = int(known) if known.strip().isdigit() else self._measure()
+        if total + more > self._most_bytes:
+            total = self._remove_oldest()
+        os.pwrite(lock, b"%-32d" % (total + more), 0)
+
+    def _measure(self) -> int:
+        return sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file())
+
+    def _remove_oldest(self) -> int:
+        """Until there is room again. Lines before their files: what a kill leaves goes the next
+        time."""
+        total = self._measure()
+        for lines in self._list_days():
+            kept = deque(lines.read_bytes().splitlines(keepends=True))
+            while kept and total > self._most_bytes * LEFT:
+                line = kept.popleft()
+                path = self._folder / str(read_line(line).get("file"))
+                total -= len(line) + (path.stat().st_size if path.exists() else 0)
+            self._rewrite(lines, kept)
+            files = (read_line(line).get("file") for line in kept)
+            self._remove_files(lines.with_suffix(""), next(filter(None, files), LAST))
+            if kept:
+                break
+        return self._measure()
+
+    def _remove_files(self, day: Path, before: str) -> None:
+        for path in day.glob("*"):
+            if f"{day.name}/{path.name}" < before:
+                path.unlink()
+        with suppress(OSError):
+            day.rmdir()
+
+    def _list_days(self) -> list[Path]:
+        return sorted(self._folder.glob(f"*{LINES}"))
+
+    def _rewrite(self, lines: Path, kept: Iterable[bytes]) -> None:
+        if kept:
+            self._write_whole(lines, b"".join(kept))
+        else:
+            lines.unlink()
+
+    def remove_old(self) -> None:
+        """Days that are to be kept no longer."""
+        if not self._folder.exists():
+            return
+        first = f"{datetime.fromtimestamp(time.time() - self._days * DAY_S, UTC):%Y-%m-%d}"
+        with self._locked() as lock:
+            for lines in self._list_days():
+                if lines.stem < first:
+                    lines.unlink()
+                    self._remove_files(lines.with_suffix(""), LAST)
+                    os.ftruncate(lock, 0)  # to be measured again
+
+    def read(self) -> Iterator[Record]:
+        """The oldest first; without lines that were cut off."""
+        for lines in self._list_days():
+            with suppress(FileNotFoundError):
+                for line in lines.read_bytes().splitlines():
+                    if record := read_line(line):
+                        yield record
+
+    def open_file(self, name: str) -> bytes:
+        """`name`: as a record has it; a `FileNotFoundError` where none does."""
+        if name not in {record.get("file") for record in self.read()}:
+            raise FileNotFoundError(name)
+        return (self._folder / name).read_bytes()
+
+    def forget(self, id: str) -> int:
+        """How many there were."""
+        forgotten = 0
+        if not self._folder.exists():
+            return 0
+        with self._locked() as lock:
+            for lines in self._list_days():
+                known = lines.read_bytes().splitlines(keepends=True)
+                gone = [line for line in known if read_line(line).get("id") == id]
+                if gone:
+                    self._rewrite(lines, [line for line in known if line not in gone])
+                for file in filter(None, (read_line(line).get("file") for line in gone)):
+                    (self._folder / file).unlink(missing_ok=True)
+                forgotten += len(gone)
+            os.ftruncate(lock, 0)
+        return forgotten
+
+
+def read_line(line: bytes) -> Record:
+    """Empty where it was cut off."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def find_ending(content: bytes) -> str:
+    if content[8:12] == WAVE:
+        return ".wav"
+    return next((end for begin, end in ENDINGS.items() if content.startswith(begin)), ".bin")
+
+
+def unseal(content: bytes, key: Path) -> tuple[Record, bytes]:
+    """What was sealed for the certificate of this private key. A `ValueError` where it was not."""
+    command = ["openssl", "cms", "-decrypt", "-binary", "-inform", "DER", "-inkey", str(key)]
+    done = subprocess.run(command, input=content, capture_output=True)
+    head, end, rest = done.stdout.partition(b"\n")
+    if done.returncode or not end:
+        raise ValueError(f"{key} does not open it")
+    return read_line(head), rest

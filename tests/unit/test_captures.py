@@ -1,0 +1,142 @@
+"""What is kept of requests: bounded, readable whatever happened, and encrypted where a key is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bundle_door.settings import NOTHING, Keep, read_keep
+from bundle_door.watching.captures import Captures, unseal
+from tests.project import wait_until
+
+JPEG = b"\xff\xd8" + b"a picture" * 1000
+
+
+def record(id: str) -> dict[str, object]:
+    return {"id": id, "time": "2026-11-27T12:27:37+00:00", "path": "/classify", "labels": []}
+
+
+def measure(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("text", "keep"),
+    [
+        ("", NOTHING),
+        ("1%", Keep(percent=1)),
+        ("0.5%, under:0.6", Keep(percent=0.5, under=0.6)),
+        ("differs,key:shop", Keep(differs=True, keys=frozenset({"shop"}))),
+        ("class:Song_Thrush,class:car", Keep(classes=frozenset({"song thrush", "car"}))),
+    ],
+)
+def test_what_is_kept_is_read(text: str, keep: Keep) -> None:
+    assert read_keep(text) == keep
+
+
+@pytest.mark.parametrize("text", ["1", "0%", "101%", "x%", "under:", "under:2", "differ", "ip:1"])
+def test_what_is_no_such_thing_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        read_keep(text)
+
+
+def test_the_oldest_go_when_there_is_no_room(tmp_path: Path) -> None:
+    most = 500_000
+    captures = Captures(tmp_path / "capture", most, 30)
+    for number in range(200):
+        captures.write(record(str(number)), JPEG)
+        assert measure(tmp_path) <= most
+    kept = [each["id"] for each in captures.read()]
+    assert kept == [str(number) for number in range(200 - len(kept), 200)] and len(kept) > 40
+    assert len([*tmp_path.rglob("*.jpg")]) == len(kept)
+    with pytest.raises(OSError, match="too large for KEEP_MB"):
+        captures.write(record("large"), bytes(most))
+
+
+def test_old_days_go(tmp_path: Path) -> None:
+    captures = Captures(tmp_path, 1_000_000, 2)
+    captures.write(record("new"), JPEG)
+    (day,) = tmp_path.glob("*.jsonl")
+    day.with_suffix("").rename(tmp_path / "2026-01-01")
+    day.rename(tmp_path / "2026-01-01.jsonl")
+    captures.write(record("newer"), JPEG)
+    captures.remove_old()
+    assert [each["id"] for each in captures.read()] == ["newer"]
+    assert not (tmp_path / "2026-01-01").exists()
+
+
+WRITES = """
+import sys
+from pathlib import Path
+from bundle_door.watching.captures import Captures
+captures = Captures(Path(sys.argv[1]), 3_000_000, 30)
+number = 0
+while True:
+    captures.write({"id": "", "time": "", "size": 9002}, b"\\xff\\xd8" + bytes(9000))
+    number += 1
+    if number == 50:
+        Path(sys.argv[2]).touch()
+"""
+
+
+def test_a_kill_leaves_what_can_be_read(tmp_path: Path) -> None:
+    """At any moment, also while two others write and old ones go; and it is written on."""
+    captures = Captures(tmp_path / "capture", 3_000_000, 30)
+    command = [sys.executable, "-c", WRITES, str(tmp_path / "capture")]
+    for round in range(1, 7):
+        began = tmp_path / str(round)
+        writers = [subprocess.Popen([*command, str(began)]) for _ in range(2)]
+        wait_until(began.exists, "records")
+        time.sleep(0.02 * round)
+        for writer in writers:
+            os.kill(writer.pid, signal.SIGKILL)
+            writer.wait()
+        for each in captures.read():
+            assert (tmp_path / "capture" / each["file"]).stat().st_size == each["size"]
+    (day,) = (tmp_path / "capture").glob("*.jsonl")
+    day.write_bytes(day.read_bytes() + b'{"id": "cut o')  # as a machine that fails leaves it
+    captures.write(record("last"), JPEG)
+    assert [*captures.read()][-1]["id"] == "last"
+
+
+def test_who_is_to_be_forgotten_is(tmp_path: Path) -> None:
+    captures = Captures(tmp_path, 1_000_000, 30)
+    for id in ("one", "two", "one"):
+        captures.write(record(id), JPEG)
+    assert captures.forget("one") == 2 and captures.forget("one") == 0
+    assert [each["id"] for each in captures.read()] == ["two"]
+    assert len([*tmp_path.rglob("*.jpg")]) == 1
+
+
+def make_key(folder: Path, name: str) -> tuple[Path, Path]:
+    key, certificate = folder / f"{name}.key", folder / f"{name}.pem"
+    made = ("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "9", "-subj", "/CN=capture")
+    files = ("-keyout", str(key), "-out", str(certificate))
+    subprocess.run(["openssl", *made, *files], check=True, capture_output=True)
+    return key, certificate
+
+
+def test_nothing_is_readable_without_the_key(tmp_path: Path) -> None:
+    key, certificate = make_key(tmp_path, "own")
+    other, _ = make_key(tmp_path, "other")
+    captures = Captures(tmp_path / "capture", 1_000_000, 30, certificate)
+    captures.write(record("one") | {"labels": [["tabby", 0.5]]}, JPEG)
+    written = b"".join(path.read_bytes() for path in captures._folder.rglob("*") if path.is_file())
+    assert b"tabby" not in written and b"a picture" not in written
+    (found,) = captures.read()
+    assert {*found} == {"id", "time", "file"}
+    head, content = unseal(captures.open_file(found["file"]), key)
+    assert head["labels"] == [["tabby", 0.5]] and content == JPEG
+    with pytest.raises(ValueError):
+        unseal(captures.open_file(found["file"]), other)
+    certificate.write_text(json.dumps("nobody's"))
+    with pytest.raises(OSError, match="cannot encrypt"):
+        captures.write(record("two"), JPEG)
+    assert len([*captures.read()]) == 1 and captures.forget("one") == 1
