@@ -59,6 +59,7 @@ class Served:
         self._repository = repository
         self._asked = 0.0
         self._asking: asyncio.Task[Any] | None = None
+        self._lock = asyncio.Lock()
         self._known: list[dict[str, Any]] = []
         self._versions: dict[str, str] = {}
         # Of each pipeline the one that gets some of its requests.
@@ -70,7 +71,18 @@ class Served:
 
     async def pipelines(self) -> list[dict[str, Any]]:
         """The main one first; a candidate right behind its pipeline."""
-        if time.monotonic() > self._asked + REMEMBERED_S:
+        if self._is_due() or not self._known:
+            await self._renew()
+        return self._known
+
+    def _is_due(self) -> bool:
+        return time.monotonic() > self._asked + REMEMBERED_S
+
+    async def _renew(self) -> None:
+        """Or waits for what somebody else asks just now."""
+        async with self._lock:
+            if not self._is_due():
+                return
             self._asked = time.monotonic()
             self._known = await self._ask()
             self._versions = {each["model"]: each["version"] for each in self._known}
@@ -81,7 +93,6 @@ class Served:
                 for each in self._known
                 if each["candidate"] and (each["share"] or each["shadow"])
             }
-        return self._known
 
     def refresh(self) -> None:
         """Soon, in the background: no request waits for what it is called in metrics."""
@@ -97,7 +108,7 @@ class Served:
     async def look(self) -> None:
         """So that what is gone is not told; a server that starts tells nothing."""
         with suppress(Refused):
-            await self.pipelines()
+            await self._renew()
 
     def is_there(self, step: tuple[str, str]) -> bool:
         """Whether that version of a model is still loaded."""
@@ -108,9 +119,9 @@ class Served:
         return not known or pipeline in known or pipeline == OTHER
 
     def name(self, model: str, answered: bool, then: Callable[[str, str], None]) -> None:
-        """Tells `then` what a model is called in metrics: of one that has answered, and so was
-        loaded just now if it is not known, once Triton has been asked."""
-        if model in self._versions or not answered:
+        """Tells `then` what a model is called in metrics. Of one that is not known, but has
+        answered, or nothing is known yet, once Triton has been asked."""
+        if model in self._versions or not (answered or self._ready is None):
             then(*self.series(model))
             return
 

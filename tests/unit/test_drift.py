@@ -70,18 +70,21 @@ def test_a_version_that_was_unloaded_is_not_told(tmp_path: Path) -> None:
     assert told["version"] == "1" and 'version="1"' in text([observed.drift])
 
 
-def test_the_first_answer_of_a_pipeline_counts_as_its_own(tmp_path: Path) -> None:
-    """Though nobody knew of it; strangers' names are all one."""
+def test_the_first_requests_of_a_pipeline_count_as_its_own(tmp_path: Path) -> None:
+    """While Triton is being asked what it has, too; strangers' names are all one."""
     served = Served(cast(Triton, Loaded("m")), tmp_path)
     found = []
 
     async def asked() -> None:
-        for answers in (False, True):
-            served.name("m", answers, lambda *series: found.append(series))
-            await asyncio.gather(*served._naming)
+        served.refresh()
+        await asyncio.sleep(0)
+        for answered in (False, True):
+            served.name("m", answered, lambda *series: found.append(series))
+        await asyncio.gather(*served._naming)
+        served.name("stranger", False, lambda *series: found.append(series))
 
     asyncio.run(asked())
-    assert found == [("other", ""), ("m", "1")]
+    assert found == [("m", "1"), ("m", "1"), ("other", "")]
 
 
 class Loaded:
@@ -91,6 +94,7 @@ class Loaded:
         self._pipeline = pipeline
 
     async def ask(self, method: str, **fields: str) -> Any:
+        await asyncio.sleep(0)
         if method == "ModelStatistics":
             return pb.ModelStatisticsResponse(model_stats=[{"name": "m", "version": "1"}])
         answer = pb.ModelConfigResponse(config={"name": fields["name"]})
