@@ -294,7 +294,7 @@ class Keeper:
                     with suppress(grpc.aio.AioRpcError):
                         if self._options.load_model in await self._triton.ready():
                             await self._triton.learn(self._options.load_model)
-                            await self._load_extra_pipelines(self._options.extra_pipelines.split())
+                            await self._load_extra_pipelines(self._list_asked_pipelines())
                             return True
                     await asyncio.sleep(0.1)
         return False
@@ -324,9 +324,14 @@ class Keeper:
     def _list_extra_pipelines(self) -> list[str]:
         """Make's notes outlast the container, and its own has what make does not know."""
         noted = keeper_notes.read_loaded_beside(self._options.admin_key_file.parent) or []
+        others = [
+            name for name in noted + self._notes.extra_pipelines if name not in self._left_out
+        ]
+        return [*dict.fromkeys(self._list_asked_pipelines() + others)]
+
+    def _list_asked_pipelines(self) -> list[str]:
         asked = self._options.extra_pipelines.split()
-        known = dict.fromkeys([*asked, *noted, *self._notes.extra_pipelines])
-        return [name for name in known if name not in self._left_out]
+        return [name for name in asked if name not in self._left_out]
 
     async def _load_extra_pipelines(self, names: list[str]) -> str | None:
         """A fresh server has only the main one. Returns the one that does not load in time: Triton

@@ -134,7 +134,7 @@ class Kept:
 
 
 PLAIN, KEYED_TLS, TWO, GPU = "plain", "tls and keys", "two processes", "a GPU"
-IMPATIENT = "impatient"
+IMPATIENT, ASKED = "impatient", "impatient, asked from its start"
 
 
 @pytest.fixture(params=[PLAIN, KEYED_TLS])
@@ -168,8 +168,10 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
         *("--http-port", str(http_port), "--grpc-port", str(grpc_port)),
         *("--metrics-port", str(metrics_port)),
     ]
-    if request.param == IMPATIENT:
+    if request.param in (IMPATIENT, ASKED):
         command.append("--load-s=3")
+    if request.param == ASKED:
+        command += ["--extra-pipelines", LATER]
     with removed_afterwards(regions):
         guard = subprocess.Popen(command, env=environment, cwd=ROOT)
         tls = tmp_path / CERTIFICATE if request.param == KEYED_TLS else None
@@ -411,7 +413,7 @@ def test_a_process_that_died_while_there_was_no_keeper(kept: Kept) -> None:
     assert kept.answers()
 
 
-@pytest.mark.parametrize("kept", [IMPATIENT], indirect=True)
+@pytest.mark.parametrize("kept", [IMPATIENT, ASKED], indirect=True)
 def test_a_load_that_hangs_is_given_up(kept: Kept) -> None:
     """With the server, whose other pipelines answer again."""
     why = f"{LATER} did not load within 3 s and is left out: {AGAIN}"
