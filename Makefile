@@ -53,9 +53,8 @@ up: $(LAYER)/tools ## Start the server with your network (FROM=birds.onnx LABELS
 classify: $(LAYER)/tools ## Name what a picture shows: IMG=photo.jpg (TOP=5, JSON=1, MODEL=places, OUT=labels.csv); or MODEL=sounds SOUND=bell.wav
 	$(RUN) serve.ask
 
-sentiment: export MODEL := $(or $(MODEL),sentiment)
 sentiment: $(LAYER)/tools ##+ Classify the sentiment of a text: TEXT="What a day!" (JSON=1)
-	$(RUN) serve.ask
+	$(RUN) serve.ask sentiment
 
 ask: $(LAYER)/tools ## Ask a function of yours: MODEL=mine INPUTS='{"text": "What a day!"}' (without INPUTS: its example), or a table: IN=rows.csv
 	$(RUN) serve.ask

@@ -1,6 +1,5 @@
 ##@ Serve and ask
 
 .PHONY: detect
-detect: export MODEL := $(or $(MODEL),detection)
 detect: $(LAYER)/tools ##+ Find what is where in a picture: IMG=street.jpg (OUT=drawn.png, TOP=5, JSON=1, MODEL=)
-	$(RUN) serve.ask
+	$(RUN) serve.ask detection

@@ -1,6 +1,5 @@
 ##@ Serve and ask
 
 .PHONY: segment
-segment: export MODEL := $(or $(MODEL),segmentation)
 segment: $(LAYER)/tools ##+ Colour each class in a picture: IMG=street.jpg (OUT=coloured.png, TOP=5, JSON=1)
-	$(RUN) serve.ask
+	$(RUN) serve.ask segmentation

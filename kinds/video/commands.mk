@@ -1,6 +1,5 @@
 ##@ Serve and ask
 
 .PHONY: watch
-watch: export MODEL := $(or $(MODEL),video)
 watch: $(LAYER)/tools ##+ Tell what a video shows, smoothed over time: VIDEO=clip.mp4 (OUT=labelled.mp4, LIVE=1, TOP=5, JSON=1)
-	$(RUN) serve.ask
+	$(RUN) serve.ask video

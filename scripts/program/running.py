@@ -45,8 +45,6 @@ def make_environment(call: Call, verbs: Mapping[str, Verb]) -> dict[str, str]:
     # With it, every command would compile all its imports again.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     typed = {name: make_absolute(name, value) for name, value in call.settings.items()}
-    for name, default in verbs[call.verb].defaults.items():
-        environment[name] = typed.get(name) or environment.get(name) or default
     called_as = f"{PROGRAM} {'|'.join(verbs)} {os.path.relpath(call.folder)}"
     return environment | typed | {"MAKEFLAGS": as_makeflags(typed), CALLED_AS: called_as}
 

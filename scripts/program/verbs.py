@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 # What the tests and the linters of a checkout are for is in no package.
@@ -15,7 +15,6 @@ OF_CHECKOUTS = "Work on the bundle"
 OF_PROGRAM = ("help", "version")
 
 _VARIABLE = re.compile(r"(\w+) := (.*)")
-_DEFAULT = re.compile(r"([a-z0-9-]+): export (\w+) := \$\(or \$\(\2\),(.*)\)")
 _RULE = re.compile(r"([a-z0-9-]+):(?!=)([^#]*)(?:##([+]?) (.*))?")
 _STEP = re.compile(r"\t\$\((RUN|PYTHON_M)\) (.*)")
 _RUN = ("scripts.commands",)
@@ -31,7 +30,6 @@ class Verb:
     is_first: bool = False
     needs: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
-    defaults: dict[str, str] = field(default_factory=dict)
 
     @property
     def module(self) -> str:
@@ -85,8 +83,6 @@ def _read_lines(lines: Iterable[str], verbs: dict[str, Verb], variables: dict[st
             part = line[4:]
         elif found := _VARIABLE.fullmatch(line):
             variables[found[1]] = found[2]
-        elif found := _DEFAULT.fullmatch(line):
-            verbs.setdefault(found[1], Verb(found[1])).defaults[found[2]] = found[3]
         elif found := _RULE.fullmatch(line):
             current = verbs.setdefault(found[1], Verb(found[1]))
             current.part, current.about = part, found[4] or ""

@@ -41,6 +41,17 @@ def list_models(project: Project) -> list[str]:
         return [each["name"] for each in json.load(answer)]
 
 
+def require_alone(project: Project, name: str) -> None:
+    """Nothing of another pipeline, wherever pipelines are listed."""
+    with urllib.request.urlopen(f"http://{project.http}/page/served.json", timeout=60) as answer:
+        shown = json.load(answer)
+    assert [each["model"] for each in shown["pipelines"]] == [name]
+    for text in (project.made("status"), project.made("models"), str(shown)):
+        assert name in text and not OTHERS.search(text), text
+    assert not [model for model in list_models(project) if not model.startswith(name)]
+    assert not [process for process in project.processes() if OTHERS.search(str(process.cmdline()))]
+
+
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Project]:
     """A fresh clone, and a network beside it."""
@@ -58,13 +69,9 @@ def test_a_network_of_ones_own_is_the_main_one(fresh: Project, tmp_path: Path) -
     assert not OTHERS.search(said), said
     assert "birds" in said
 
-    status = fresh.made("status")
-    assert "birds" in status and not OTHERS.search(status)
-    models = fresh.made("models")
-    assert "birds" in models and not OTHERS.search(models)
+    require_alone(fresh, "birds")
     answer = json.loads(fresh.made("classify", IMG=f"{tmp_path}/photo.jpg", JSON="1"))
     assert answer["labels"][0]["label"] in LABELS
-    assert not [model for model in list_models(fresh) if not model.startswith("birds")]
     plain = ask_plainly(fresh, picture())
     assert plain["model"] == "birds" and plain["labels"][0]["label"] in LABELS
     with Client(fresh.http) as by_http, Client(fresh.grpc, "grpc") as by_grpc:
@@ -96,6 +103,8 @@ def test_every_command_means_the_main_one(fresh: Project, tmp_path: Path) -> Non
     assert "labels" in fresh.made("classify", MODEL="birds", IMG=f"{tmp_path}/photo.jpg", JSON="1")
     assert "owls is served beside birds" in fresh.made("up", MAIN="birds")
     assert ask_plainly(fresh, picture())["model"] == "birds"
+    (line,) = error_lines(fresh.make("up", "NAME=owls").stderr)
+    assert "NAME=owls is of a new network" in line and "make up MAIN=owls" in line
     refused = fresh.make("remove-model", NAME="birds")
     assert "birds is the main pipeline" in error_lines(refused.stderr)[0]
     fresh.made("remove-model", NAME="owls")
@@ -123,13 +132,15 @@ def test_every_command_means_the_main_one(fresh: Project, tmp_path: Path) -> Non
         ({"FROM": "{}/none.onnx"}, "does not exist"),
         ({"FROM": "{}/birds.onnx", "MODEL": "places"}, "MODEL= names a pipeline that is there"),
         ({"MAIN": "owls"}, "owls, which does not exist"),
+        ({"NAME": "owls"}, "NAME=owls is of a new network, and nothing says which"),
+        ({"PICTURES": "scale: 1"}, "PICTURES=scale: 1 is of a new network"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(
     fresh: Project, tmp_path: Path, words: dict[str, str], cause: str
 ) -> None:
     (tmp_path / "three.txt").write_text("one\ntwo\nthree\n")
-    done = fresh.make("up", **{name: text.format(tmp_path) for name, text in words.items()})
+    done = fresh.make("up", *(f"{name}={text.format(tmp_path)}" for name, text in words.items()))
     assert done.returncode
     (line,) = error_lines(done.stderr)
     assert cause in line

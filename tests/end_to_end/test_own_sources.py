@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from benchmark.foreign import graphs, libraries
+from benchmark.foreign.case import Case, pictures
+from bundle_client import Client
+from kinds.detection import foreign as detectors
+from kinds.detection.tests.by_torchvision import ask_for_boxes, assert_same_boxes
 from scripts.measuring.perf_analyzer import has_libb64
 from scripts.steps.vision import torchvision
-from tests.end_to_end.test_own_main import LABELS, OTHERS, ask_plainly, fresh, list_models
+from tests.end_to_end.test_own_main import (
+    LABELS,
+    OTHERS,
+    ask_plainly,
+    fresh,
+    list_models,
+    require_alone,
+)
+from tests.foreign.test_ir import as_ir
 from tests.networks import draw_network
 from tests.project import Project, picture
 
@@ -104,3 +119,45 @@ def label_noise(folder: Path) -> Path:
         for number in range(3):
             (folder / label / f"{number}.jpg").write_bytes(picture())
     return folder
+
+
+KNOWN = {case.name: case for case in (*libraries.CASES, *graphs.CASES)}
+# One of each way in which networks are kept, beside those above.
+KEPT = (
+    KNOWN["vit"],
+    KNOWN["test_vit"],
+    KNOWN["mobilenet_v3_small (torch.export)"],
+    KNOWN["a folder with flavour onnx"],
+    KNOWN["a folder with flavour pytorch"],
+    as_ir(KNOWN["a softmax at the end"]),
+)
+
+
+@pytest.mark.parametrize("case", KEPT, ids=lambda case: case.origin + " " + case.name)
+def test_it_is_served_alone_and_as_it_is(fresh: Project, tmp_path: Path, case: Case) -> None:
+    (folder := tmp_path / "kept").mkdir()
+    truth, files = case.make(folder), pictures(3)
+    fresh.made("up", NAME="birds", **case.make_settings(folder))
+    require_alone(fresh, "birds")
+    assert "%" in fresh.made("classify", IMG=f"{tmp_path}/photo.jpg")
+    with Client(fresh.http) as client:
+        for file in files:
+            expected = truth(file)
+            found = {each.index: each.probability for each in client.classify(file, top=99).labels}
+            given = np.array([found[number] for number in range(len(expected))])
+            assert np.abs(given - expected).max() < case.bound
+    fresh.made("down")
+    assert not fresh.processes()
+
+
+def test_a_detector_is_served_alone_and_as_it_is(fresh: Project, tmp_path: Path) -> None:
+    truth, (file, *_) = detectors.save_detector("Yolos", tmp_path / "street"), pictures(1)
+    fresh.made("up", FROM=f"{tmp_path}/street")
+    require_alone(fresh, "street")
+    (tmp_path / "street.png").write_bytes(file)
+    for command in ("classify", "detect"):
+        answer = fresh.made(command, IMG=f"{tmp_path}/street.png", JSON="1")
+        assert len(json.loads(answer)["boxes"]) == truth(file)["SCORES"].size
+    assert ask_plainly(fresh, file)["model"] == "street"
+    assert_same_boxes(truth(file), ask_for_boxes(fresh.http, "street", file), detectors.THRESHOLD)
+    fresh.made("down")

@@ -4,8 +4,8 @@
     make classify IMG=photos JSON=1          one line of JSON per picture
     make classify MODEL=places IMG=…         another pipeline: places, cascade, your own
     make classify MODEL=sounds SOUND=bell.wav    one sound, or several in quotes, a folder, a URL
-    make sentiment TEXT="What a day!"        the same with MODEL=sentiment
-    make watch VIDEO=clip.mp4                the frames of a video, with MODEL=video
+    make sentiment TEXT="What a day!"        the main one if it takes texts, or MODEL=sentiment
+    make watch VIDEO=clip.mp4                frames of a video, likewise; and detect, segment
     make ask MODEL=mine INPUTS='{"text": "What a day!"}'    a function; without INPUTS, its example
     make ask MODEL=flowers IN=rows.csv       a model of tables; without IN, a row of zeros
 
@@ -15,13 +15,15 @@ A running server is asked as it runs, whatever settings are given here: make up 
 from __future__ import annotations
 
 import os
+import sys
 
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.recipes.asking import about_pictures
+from scripts.recipes.pipelines import Pipeline
 from scripts.server import ask
 from scripts.server.running import running
-from scripts.settings import pictures
+from scripts.settings import arguments, pictures
 
 MISSING = {
     "TEXT": ("no text given", 'try: make sentiment TEXT="What a day!"'),
@@ -30,7 +32,7 @@ MISSING = {
 
 
 def main() -> int:
-    pipeline = pipelines.find_asked_pipeline()
+    pipeline = find_pipeline(*sys.argv[1:])
     if pipeline.name == pipelines.DEFAULT:  # known without its recipe, whose kind is slow to import
         named = about("IMG", f"classify{pipeline.option}")
         return about_pictures(
@@ -39,6 +41,15 @@ def main() -> int:
     asked = about(pipeline.recipe.asked_about, f"classify{pipeline.option}")
     pipeline.recipe.require_asked(asked, os.environ)
     return pipeline.recipe.ask(ask.server_of(running(pipeline)), asked, os.environ)
+
+
+def find_pipeline(usual: str = "") -> Pipeline:
+    """The one that MODEL= names; else of a command for one kind, the main one or the usual one."""
+    asked = pipelines.find_asked_pipeline()
+    if not usual or arguments.load().model:
+        return asked
+    named = pipelines.find_pipeline(usual)
+    return asked if type(asked.recipe) is type(named.recipe) else named
 
 
 def about(setting: str, command: str = "classify") -> list[str]:

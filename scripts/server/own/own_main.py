@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,7 +29,9 @@ from scripts.stacks.state import State
 
 # One of these, and the network is the user's own.
 OWN = ("FROM", "ONNX", "LABELS")
-WORDS = (*OWN, "NAME", "ARCH", "WEIGHTS", "SIZE", "OUTPUT", "PICTURES")
+# Which say something of it.
+ABOUT = ("NAME", "SIZE", "OUTPUT", "PICTURES")
+WORDS = (*OWN, *ABOUT, "ARCH", "WEIGHTS")
 # In networks/NAME: what the pipeline was made of, so that the same words mean it again.
 GIVEN = "given.json"
 
@@ -50,6 +52,21 @@ def bring_up(
         agreeing.require(pipeline, server)
         agreeing.require_shown(pipeline, server, samples)
     return server
+
+
+def require_a_network(typed: Collection[str]) -> None:
+    """That what was typed of a new one does not go without it."""
+    if _list_given(os.environ):
+        return
+    for word in ABOUT:
+        if (text := os.environ.get(word, "").strip()) and word in typed:
+            is_there = word == "NAME" and text in pipelines.recipes()
+            raise UserError(
+                f"{word}={text} is of a new network, and nothing says which",
+                f"{text} is there: make up MAIN={text}"
+                if is_there
+                else "name it: FROM=birds.onnx, or LABELS= beside ARCH= and WEIGHTS=",
+            )
 
 
 StackOf = Callable[[Settings], Stack]
