@@ -1,12 +1,13 @@
 """How long it takes from a fresh clone to a name that a network of one's own gives a picture.
 
-    .venv/bin/python -m benchmark.first_answer [--times 3] [--as onnx pth container] [--image NAME]
+    .venv/bin/python -m benchmark.first_answer [--times 3] [--as onnx pth container] \
+        [--image NAME] [--beside]
 
 The network is a ResNet18 of ten classes, untrained, as an ONNX file and as PyTorch's weights. Each
 time, clones what is committed here, and runs `make up` and `make classify` there, without Docker.
 The packages are downloaded from where pip looks for them: none is cached. With `container`, one
 container of the server's image, which is there already, takes the ONNX file. In the end, the memory
-of all processes of the server (PSS).
+of all processes of the server (PSS); with --beside, also once ResNet50 is served beside it.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ def main() -> int:
     parser.add_argument("--image", default="triton-bundle-server")
     forms = [*GIVEN, CONTAINER]
     parser.add_argument("--as", nargs="*", default=[*GIVEN], choices=forms, dest="forms")
+    parser.add_argument("--beside", action="store_true")
     options = parser.parse_args()
     print(", ".join(map(str, machine(State("local", "", {})).values())))
     with TemporaryDirectory() as folder:
@@ -56,7 +58,7 @@ def main() -> int:
             if form == CONTAINER:
                 took = ask_container(network, options.image)
             else:
-                took = ask_clone(network, form)
+                took = ask_clone(network, form, options.beside)
             print(f"{form}: {took}", flush=True)
     return 0
 
@@ -72,7 +74,7 @@ def write_network(folder: Path) -> None:
     mug().save(folder / "photo.jpg")
 
 
-def ask_clone(network: Path, form: str) -> str:
+def ask_clone(network: Path, form: str, beside: bool) -> str:
     names = ("HTTP_PORT", "GRPC_PORT", "METRICS_PORT")
     with TemporaryDirectory(prefix="clone-") as scratch:
         clone = Path(scratch) / "bundle"
@@ -90,10 +92,18 @@ def ask_clone(network: Path, form: str) -> str:
             up = time.monotonic() - began
             require_bird(make("classify", f"IMG={network}/photo.jpg"))
             took = time.monotonic() - began
-            memory = sum_memory(lambda process: str(clone) in " ".join(process.cmdline()))
+            memory = f"{sum_memory(lambda process: is_of(clone, process))} MB"
+            if beside:
+                make("up", "MODEL=resnet50", "WEIGHTS=random")
+                both = sum_memory(lambda process: is_of(clone, process))
+                memory += f"; with ResNet50 beside it {both} MB"
         finally:
             make("down")
-    return f"{took:.1f} s, with {up:.1f} s of make up; {memory} MB"
+    return f"{took:.1f} s, with {up:.1f} s of make up; {memory}"
+
+
+def is_of(clone: Path, process: psutil.Process) -> bool:
+    return str(clone) in " ".join(process.cmdline())
 
 
 def ask_container(network: Path, image: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,9 +82,18 @@ class Coco:
         return found
 
     def measure(self, answers: Sequence[Found | None], refused: Mapping[str, str]) -> Measured:
+        return measure(*self._list_read(answers), refused)
+
+    def compute_first(
+        self, answers: Sequence[Found | None]
+    ) -> Callable[[NDArray[np.int64]], float]:
+        table = tabulate(*self._list_read(answers))
+        return lambda times: average(table, times)
+
+    def _list_read(self, answers: Sequence[Found | None]) -> tuple[list[Truth], list[Found]]:
         pairs = zip(self.truths, answers, strict=True)
         read = [(truth, found) for truth, found in pairs if found is not None]
-        return measure([truth for truth, _ in read], [found for _, found in read], refused)
+        return [truth for truth, _ in read], [found for _, found in read]
 
 
 def _find(folder: Path, name: str) -> Path:
@@ -162,33 +171,34 @@ class OfClass:
         return found
 
 
+def tabulate(truths: Sequence[Truth], answers: Sequence[Found]) -> dict[str, OfClass]:
+    pairs = [*zip(answers, truths, strict=True)]
+    return {
+        name: OfClass([match(found.get(name, ()), truth, name) for found, truth in pairs])
+        for name in sorted({name for truth in truths for name in truth.boxes})
+    }
+
+
+def average(
+    table: Mapping[str, OfClass], times: NDArray[np.int64], levels: int = len(OVERLAPS)
+) -> float:
+    each = [found.average_precision(times)[:levels].mean() for found in table.values()]
+    return float(np.nanmean(each))
+
+
 def measure(
     truths: Sequence[Truth],
     answers: Sequence[Found],
     refused: Mapping[str, str],
 ) -> Measured:
-    classes = sorted({name for truth in truths for name in truth.boxes})
-    table = {
-        name: OfClass(
-            [
-                match(found.get(name, ()), truth, name)
-                for found, truth in zip(answers, truths, strict=True)
-            ]
-        )
-        for name in classes
-    }
-
-    def compute(times: NDArray[np.int64], levels: int = len(OVERLAPS)) -> float:
-        each = [found.average_precision(times)[:levels].mean() for found in table.values()]
-        return float(np.nanmean(each))
-
-    once = np.ones(len(truths), np.int64)
+    table, count = tabulate(truths, answers), len(truths)
+    once = np.ones(count, np.int64)
     return Measured(
         {
-            "mAP": Interval.of_drawn(len(truths), compute),
-            "mAP at overlap 0.5": Interval.of_drawn(len(truths), lambda times: compute(times, 1)),
+            "mAP": Interval.of_drawn(count, lambda times: average(table, times)),
+            "mAP at overlap 0.5": Interval.of_drawn(count, lambda times: average(table, times, 1)),
         },
         {name: float(found.average_precision(once).mean()) for name, found in table.items()},
-        len(truths),
+        count,
         refused,
     )

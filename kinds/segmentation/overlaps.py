@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,9 +77,6 @@ class Masks:
     def measure(self, answers: Sequence[Confusion | None], refused: Mapping[str, str]) -> Measured:
         every = np.stack([each for each in answers if each is not None])
 
-        def compute(times: NDArray[np.int64]) -> float:
-            return float(np.nanmean(find_overlaps(np.tensordot(times, every, 1))))
-
         def count_right(times: NDArray[np.int64]) -> float:
             whole = np.tensordot(times, every, 1)
             return float(np.trace(whole) / max(whole.sum(), 1))
@@ -88,13 +85,19 @@ class Masks:
         named = zip(self.classes, each, strict=True)
         return Measured(
             {
-                "mIoU": Interval.of_drawn(len(every), compute),
+                "mIoU": Interval.of_drawn(len(every), self.compute_first(answers)),
                 "pixels right": Interval.of_drawn(len(every), count_right),
             },
             {name: float(value) for name, value in named if not np.isnan(value)},
             len(every),
             refused,
         )
+
+    def compute_first(
+        self, answers: Sequence[Confusion | None]
+    ) -> Callable[[NDArray[np.int64]], float]:
+        every = np.stack([each for each in answers if each is not None])
+        return lambda times: float(np.nanmean(find_overlaps(np.tensordot(times, every, 1))))
 
 
 def find_overlaps(confusion: Confusion) -> NDArray[np.float64]:

@@ -60,3 +60,6 @@ class Apart(Protocol):
 
     def measure(self, answers: Sequence[Any], refused: Mapping[str, str]) -> Measured:
         """`answers`: of each item, in order; None of one that could not be read."""
+
+    def compute_first(self, answers: Sequence[Any]) -> Callable[[NDArray[np.int64]], float]:
+        """The figure that counts first, of each item that has an answer so many times."""

@@ -7,12 +7,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from bundle_serving.infer import Answer
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.rollout.fleet import Fleet
-from scripts.rollout.labelled import Contest, Guess
+from scripts.rollout.labelled import Contest
 from scripts.rollout.rollout import (
     CANARY_TIMES,
     Refused,
@@ -26,6 +27,7 @@ from scripts.rollout.rollout import (
 )
 from scripts.rollout.stream import Stream
 from scripts.rollout.verdict import Figures, Seen
+from scripts.server.evaluating import One
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class FleetSwitch:
     def back(self, failing: bool = False) -> None:
         self.fleet.back(failing)
 
-    def _judge_labelled(self, live: list[Guess] | None, server: str) -> None:
+    def _judge_labelled(self, live: list[One[Any]] | None, server: str) -> None:
         if self.contest and live:
             model = self.new.pipeline.ensemble
             compare_labelled(
@@ -106,7 +108,7 @@ class FleetSwitch:
                 self.fleet.find_addresses([server])[0],
             )
 
-    def _try_out(self, stream: Stream, canary: float, labelled: list[Guess] | None) -> None:
+    def _try_out(self, stream: Stream, canary: float, labelled: list[One[Any]] | None) -> None:
         """Some servers with the new version, which are compared with the others."""
         seconds, new = self.running.settings.watch_seconds, self.fleet.new
         self.fleet.start_beside(canary)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,6 @@ from scripts.server.evaluating import Data, One
 from scripts.stacks.state import State
 
 NOT_PROVED = "not proved: how right it is on labelled data of yours (EVAL=folder, docs/eval.md)"
-NOT_OF_ITS_KIND = "not proved: how right it is (compare make eval before and after)"
 
 # What a version finds likeliest, the first first.
 Guess: TypeAlias = One[Any]
@@ -37,34 +37,52 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Contest:
-    """The same items in the same random order, as either version knows their classes: so what the
-    first of them say holds for all."""
+class Contest(ABC):
+    """Both versions answer the same items."""
 
     server: State
     path: Path
+
+    @abstractmethod
+    def ask(self, version: Version, model: str, only: Address | None = None) -> Generator[One[Any]]:
+        """`only`: of many servers, this one."""
+
+    def ask_all(self, version: Version, model: str) -> list[One[Any]]:
+        with console.waiting(f"asking {version.title} about {self.path.name}"):
+            return [*self.ask(version, model)]
+
+    @abstractmethod
+    def judge(
+        self, live: Iterable[One[Any]], candidate: Iterator[One[Any]], most_drop: float
+    ) -> tuple[Verdict, Any]:
+        """And how right the candidate was. `most_drop` in points."""
+
+    @abstractmethod
+    def note(self, new: Version, right: Any, shared: Shared) -> None: ...
+
+
+@dataclass(frozen=True)
+class ContestOfClasses(Contest):
+    """In the same random order, as either version knows their classes: so what the first of them
+    say holds for all."""
+
     old: Data
     new: Data
 
     @classmethod
-    def prepare(cls, server: State, path: Path, old: Version, new: Version) -> Contest:
+    def prepare(cls, server: State, path: Path, old: Version, new: Version) -> ContestOfClasses:
         """Whatever is wrong with the data is said before anything is touched."""
         both = (evaluating.read_data(each, path) for each in (old, new))
         return cls(server, path, *(each.shuffle() for each in both))
 
     def ask(self, version: Version, model: str, only: Address | None = None) -> Generator[Guess]:
-        """`only`: of many servers, this one."""
         guess = version.pipeline.recipe.guess
         return evaluating.ask_each(self.server, model, self.old.items, guess, only)
-
-    def ask_all(self, version: Version, model: str) -> list[Guess]:
-        with console.waiting(f"asking {version.title} about {len(self.old.items):,} items"):
-            return [*self.ask(version, model)]
 
     def judge(
         self, live: Iterable[Guess], candidate: Iterator[Guess], most_drop: float
     ) -> tuple[Verdict, Share]:
-        """And how often the candidate was right. Ends as soon as it is certain."""
+        """Ends as soon as it is certain."""
         first, second, what = Judged(self.old.truth), Judged(self.new.truth), "asking both versions"
         drop, total = Drop(0, 0, 0), len(self.old.items)
         with console.waiting(f"{what} about at most {total:,} items") as waiting:
@@ -125,12 +143,3 @@ def judge_drop(drop: Drop, where: str, most_drop: float, losses: list[str]) -> V
         lost = f"; it lost {', '.join(losses)}" if losses else ""
         return Verdict(what, f"{what}, and {allowed} is the most{lost}")
     return Verdict(what, "")
-
-
-def why_unproved(path: Path | None, new: Version) -> str:
-    """Empty if labelled data can judge it."""
-    if path is None:
-        return NOT_PROVED
-    made = new.workspace
-    apart = made.onnx.is_dir() and new.pipeline.recipe.read_apart(path, made)
-    return NOT_OF_ITS_KIND if apart else ""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from bundle_serving.address import Address
 from bundle_serving.health import reason_not_to_trust
@@ -23,7 +23,8 @@ from scripts.repository import archive, evaluations, history, live
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.rollout.counts import Clients
-from scripts.rollout.labelled import Contest, Guess, why_unproved
+from scripts.rollout.labelled import NOT_PROVED, Contest, ContestOfClasses
+from scripts.rollout.labelled_apart import ContestOfFigures
 from scripts.rollout.preflight import (
     ANYWAY,
     STAYS,
@@ -43,6 +44,7 @@ from scripts.rollout.verdict import (
     objection,
 )
 from scripts.server import engines, layouts, served, up
+from scripts.server.evaluating import One
 from scripts.server.recover import recover
 from scripts.server.triton.control import Control
 from scripts.settings import dotenv_file
@@ -186,9 +188,12 @@ def switch_to(
 
 def _prepare_contest(up_now: Up, new: Version) -> Contest | None:
     path = evaluations.find_data(new.pipeline)
-    if why := why_unproved(path, new):
-        console.note(why)
-    return None if why or not path else Contest.prepare(up_now.server, path, up_now.version, new)
+    if path is None:
+        console.note(NOT_PROVED)
+        return None
+    versions = up_now.version, new
+    apart = ContestOfFigures.prepare(up_now.server, path, *versions)
+    return apart or ContestOfClasses.prepare(up_now.server, path, *versions)
 
 
 @dataclass
@@ -254,7 +259,7 @@ class InPlace(Switch):
 
 def compare_labelled(
     contest: Contest,
-    live: Iterable[Guess],
+    live: Iterable[One[Any]],
     running: Up,
     new: Version,
     model: str,

@@ -137,7 +137,7 @@ KEPT = (
 def test_it_is_served_alone_and_as_it_is(fresh: Project, tmp_path: Path, case: Case) -> None:
     (folder := tmp_path / "kept").mkdir()
     truth, files = case.make(folder), pictures(3)
-    fresh.made("up", NAME="birds", **case.make_settings(folder))
+    fresh.made("up", NAME="birds", PRECISION="fp32", **case.make_settings(folder))
     require_alone(fresh, "birds")
     assert "%" in fresh.made("classify", IMG=f"{tmp_path}/photo.jpg")
     with Client(fresh.http) as client:

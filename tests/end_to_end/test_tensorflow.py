@@ -15,7 +15,10 @@ from PIL import Image
 
 from bundle_client import Client
 from scripts import bootstrap
+from tests.end_to_end.test_own_main import fresh, require_alone
 from tests.project import ROOT, Project, error_lines
+
+__all__ = ["fresh"]  # a fixture
 
 LABELS = ["robin", "wren", "crow"]
 AS_THEY_ARE = "fit: squash, resize: 32, crop: 32, scale: 1, mean: [0, 0, 0], std: [1, 1, 1]"
@@ -79,9 +82,21 @@ def test_it_answers_as_in_tensorflow(own: Project, made: Path, name: str) -> Non
         PICTURES=AS_THEY_ARE,
         TRUST="1",
     )
+    require_same_answers(own, made)
+
+
+@pytest.mark.rare
+def test_it_is_the_main_pipeline(fresh: Project, made: Path) -> None:
+    words = {"FROM": str(made / "birds"), "LABELS": str(made / "labels.txt"), "TRUST": "1"}
+    fresh.made("up", **words, PICTURES=AS_THEY_ARE)
+    require_alone(fresh, "birds")
+    require_same_answers(fresh, made)
+
+
+def require_same_answers(project: Project, made: Path) -> None:
     asked = np.load(made / "asked.npz")
     assert len({*asked["expected"].argmax(axis=1)}) > 1
-    with Client(own.http, model="birds") as client:
+    with Client(project.http, model="birds") as client:
         for pixels, expected in zip(asked["pixels"], asked["expected"], strict=True):
             Image.fromarray(pixels).save(file := io.BytesIO(), "PNG")
             found = client.classify(file.getvalue(), top=3).labels

@@ -13,6 +13,8 @@ from PIL import Image
 
 from kinds.segmentation.overlaps import Masks
 from scripts.base.errors import UserError
+from scripts.rollout.labelled_apart import ContestOfFigures
+from scripts.stacks.state import State
 
 CLASSES = ["ground", "house", "tree"]
 TRUTH = np.array([[0, 0, 1, 1], [0, 0, 1, 255]], np.uint8)
@@ -39,6 +41,37 @@ def test_intersection_over_union(tmp_path: Path) -> None:
     assert found.items == 1 and found.classes == {"ground": 3 / 4, "house": 3 / 4}
     assert isclose(found.figures["mIoU"].value, 3 / 4)
     assert isclose(found.figures["pixels right"].value, 6 / 7)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said", "objects"),
+    [
+        (0, "mIoU +0.0 points (95% certain: +0.0 to +0.0), on 40 items of val", False),
+        (1, "cannot tell whether it is within MAX_DROP=1: mIoU -", False),
+        (20, "on 40 items of val, and MAX_DROP=1 is the most", True),
+    ],
+)
+def test_a_candidate_is_judged_by_its_masks(
+    tmp_path: Path, wrong: int, said: str, objects: bool
+) -> None:
+    (folder := tmp_path / "val").mkdir()
+    write(folder)
+    one = Masks.read(folder, CLASSES)
+    data = Masks([*one.items] * 40, one.masks, CLASSES)
+    right, worse = (ask(data, answer) for answer in (TRUTH % 255, (TRUTH + 1) % 3))
+    live = [(right, 1.0, "") for _ in data.items]
+    candidate = [(worse if place < wrong else right, 1.0, "") for place in range(40)]
+    contest = ContestOfFigures(State("local", "", {}), folder, {1: data, 2: data})
+    verdict, found = contest.judge(live, candidate, 1)
+    assert said in (verdict.objection or verdict.what) and bool(verdict.objection) == objects
+    assert found.items == 40 and (found.figures["mIoU"].value == 1) == (wrong == 0)
+
+
+def test_what_no_version_can_read_judges_nothing(tmp_path: Path) -> None:
+    data = Masks.read(write(tmp_path), CLASSES)
+    contest = ContestOfFigures(State("local", "", {}), tmp_path, {1: data, 2: data})
+    with pytest.raises(UserError, match=r"can be read by both versions \(cut short\)"):
+        contest.judge([(None, 1.0, "cut short")], [(None, 1.0, "cut short")], 1)
 
 
 def test_a_mask_in_another_size_is_brought_to_the_answers(tmp_path: Path) -> None:
