@@ -25,6 +25,8 @@ from scripts.base import console, tables
 from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
+from scripts.recipes.pictures import OfPictures
+from scripts.recipes.pipelines import Pipeline
 from scripts.repository import live
 from scripts.settings import arguments
 from scripts.settings.known import require_known
@@ -60,6 +62,7 @@ def main() -> int:
     require_known()
     if not (live.REPOSITORY / pipelines.main().ensemble).is_dir():
         raise UserError("there is no version to serve", "make one: make up")
+    require_pictures(pipelines.main())
     bootstrap.ensure("serve")
     scale = SHORTER if arguments.load().quick else 1.0
     rows: list[Row] = []
@@ -80,6 +83,15 @@ def main() -> int:
     if faults:
         raise UserError(f"{len(faults)} of {len(rows)} trials harmed the server", f"see {LOG}")
     return 0
+
+
+def require_pictures(main: Pipeline) -> None:
+    recipe = main.recipe
+    if not isinstance(recipe, OfPictures) or recipe.asked_about != "IMG":
+        raise UserError(
+            f"make torture harms a server with image files, which {main.name} does not take",
+            "choose another main pipeline: make up MAIN=…",
+        )
 
 
 def _usual(subject: Subject) -> float:
