@@ -54,14 +54,14 @@ def find_pipeline(usual: str = "") -> Pipeline:
 
 def about(setting: str, command: str = "classify") -> list[str]:
     value = os.environ.get(setting, "")
+    if not value and (other := [each for each in pictures.EXAMPLES if os.environ.get(each)]):
+        raise UserError(
+            f"{other[0]} is given, which this pipeline does not take",
+            f"make ask {setting}=…; or name another one: MODEL=",
+        )
     if setting in pictures.EXAMPLES:
         return pictures.find_sources(value, command, setting)
     if setting in ("INPUTS", "IN"):
-        if not value and (other := [each for each in pictures.EXAMPLES if os.environ.get(each)]):
-            raise UserError(
-                f"{other[0]} is given, which this pipeline does not take",
-                f"make ask {setting}=…; or name another one: MODEL=",
-            )
         return [value] if value else []
     if not value:
         raise UserError(*MISSING[setting])
