@@ -137,14 +137,17 @@ KEPT = (
 def test_it_is_served_alone_and_as_it_is(fresh: Project, tmp_path: Path, case: Case) -> None:
     (folder := tmp_path / "kept").mkdir()
     truth, files = case.make(folder), pictures(3)
-    fresh.made("up", NAME="birds", PRECISION="fp32", **case.make_settings(folder))
+    exactly = {"PRECISION": "fp32", "DECODE": "full"}
+    fresh.made("up", NAME="birds", **exactly, **case.make_settings(folder))
     require_alone(fresh, "birds")
     assert "%" in fresh.made("classify", IMG=f"{tmp_path}/photo.jpg")
     with Client(fresh.http) as client:
         for file in files:
             expected = truth(file)
-            found = {each.index: each.probability for each in client.classify(file, top=99).labels}
-            given = np.array([found[number] for number in range(len(expected))])
+            answer = client.classify(file, top=len(expected))
+            given = [
+                each.probability for each in sorted(answer.labels, key=lambda each: each.index)
+            ]
             assert np.abs(given - expected).max() < case.bound
     fresh.made("down")
     assert not fresh.processes()
