@@ -161,6 +161,8 @@ def test_a_detector_is_served_alone_and_as_it_is(fresh: Project, tmp_path: Path)
     for command in ("classify", "detect"):
         answer = fresh.made(command, IMG=f"{tmp_path}/street.png", JSON="1")
         assert len(json.loads(answer)["boxes"]) == truth(file)["SCORES"].size
+    traced = fresh.made("trace", IMG=f"{tmp_path}/street.png")
+    assert any(f"street.png: {label}, " in traced for label in detectors.LABELS.values())
     assert ask_plainly(fresh, file)["model"] == "street"
     assert_same_boxes(truth(file), ask_for_boxes(fresh.http, "street", file), detectors.THRESHOLD)
     fresh.made("down")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 from pathlib import Path
+from typing import Any
 
 from scripts.base import console
 from scripts.base.errors import UserError
@@ -18,6 +19,9 @@ from scripts.measuring.request_spans import draw_spans
 from scripts.recipes import pipelines
 from scripts.server.running import running
 from scripts.settings import pictures
+
+# What an answer of each kind calls what it found, and how much of it each has.
+SHARES = {"labels": "probability", "boxes": "score", "areas": "share"}
 
 
 def main() -> int:
@@ -33,9 +37,17 @@ def main() -> int:
     server = running(pipeline)
     trace = secrets.token_hex(16)
     answer, found = ask_traced(server.http, pipeline.ensemble, file, trace)
-    best = answer["labels"][0]
-    console.say(f"{file}: {best['label'] or best['index']}, {best['probability']:.1%}")
+    console.say(f"{file}: {describe_best(answer)}")
     for line in draw_spans(found, console.out.width):
         console.say(line)
     console.say(f"trace {trace}; its line: make logs SINCE=1m | grep {trace[:8]}")
     return 0
+
+
+def describe_best(answer: dict[str, Any]) -> str:
+    """The first of its labels, boxes or areas, of which there may be none."""
+    key, share = next(each for each in SHARES.items() if each[0] in answer)
+    if not answer[key]:
+        return f"no {key}"
+    best = answer[key][0]
+    return f"{best['label'] or best.get('index')}, {best[share]:.1%}"
