@@ -22,6 +22,8 @@ from scripts.server.triton import triton_api
 LOOK_S = 1.0
 # How often it looks whether the server is well, which its keeper leaves alone meanwhile.
 WELL_S = 5.0
+# So long after the end the first copy may still hang, as the door has it.
+LAST_COPY_S = 15.0
 MOST_SHOWN = 10
 # As the door names them.
 OUTCOMES = "same", "differs", "failed", "left out"
@@ -129,7 +131,9 @@ def watch_copies(switch: InPlace, percent: float, seconds: float, may_end_early:
     what = f"{switch.new.title} answers copies of {percent:g}% of the requests"
     try:
         with console.waiting(f"{what}, for {seconds:g} s (Ctrl-C: end)") as waiting:
-            while waiting.seconds < seconds:
+            while waiting.seconds < seconds or (
+                not seen.copies and waiting.seconds < seconds + LAST_COPY_S
+            ):
                 time.sleep(LOOK_S)
                 seen = Seen.read(server.http, switch.new.number)
                 waiting.show(str(seen))

@@ -238,6 +238,14 @@ def test_copies_tell_what_a_version_would_have_answered(own_program: Project) ->
     assert re.search(r"version \d+ is rejected: ([0-9,]+) of \1 copies of requests failed", line)
     assert serving(own_program) == first
 
+    ends = f"        if {size} in [array(each, 'INPUT_0').size for each in requests]:\n"
+    another_program(own_program, fails, f"{ends}            import os; os._exit(1)\n")
+    other = published(own_program)
+    with nobody_waits_in_vain(own_program, pause=0.1):
+        refused = own_program.make("rollout", VERSION=str(other), SHADOW="6s")
+    (line,) = error_lines(refused.stderr)
+    assert "copies of requests failed" in line and serving(own_program) == first
+
 
 def test_no_way_back_and_nothing_to_roll_out(local: Project) -> None:
     (line,) = error_lines(local.make("rollback").stderr)
