@@ -16,9 +16,10 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from bundle_door.watching import accuracy
 from bundle_serving.address import Address
 from scripts.artefacts.exporting import as_words
-from scripts.base import console
+from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.evaluation.figures import TOP, Figures, compute_figures
@@ -28,7 +29,7 @@ from scripts.evaluation.scores import Answers
 from scripts.evaluation.share import Share
 from scripts.recipes.asking import Asked
 from scripts.recipes.layout import CPU, GPU
-from scripts.repository import archive, history
+from scripts.repository import archive, history, live
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.server import ask, up
@@ -170,6 +171,20 @@ def ask_all(server: State, version: Version, model: str, items: Sequence[Item]) 
             likeliest[place, : len(numbers)] = numbers
             confidence[place], most = labels[0].probability, max(most, len(numbers))
     return Answered(likeliest[:, :most], confidence, found.ms, found.seconds, found.refused)
+
+
+def note_confidence(version: Version, answers: Answers) -> None:
+    """For the door, which estimates by it how often the version is right of what clients ask."""
+    path, found = live.REPOSITORY / accuracy.NAME, describe_confidence(answers)
+    known = json.loads(path.read_text()) if path.exists() else {}
+    known |= {f"{model}/{number}": found for model, number in version.models.items()}
+    files.write(path, json.dumps(known))
+
+
+def describe_confidence(answers: Answers) -> dict[str, Any]:
+    right, sure = int(answers.right.sum()), answers.confidence.round(accuracy.DIGITS)
+    threshold = accuracy.find_threshold(sure.tolist(), right)
+    return {"threshold": threshold, "right": right, "of": len(answers)}
 
 
 def measure_apart(server: State, version: Version, data: Apart) -> Measured:

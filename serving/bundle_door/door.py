@@ -247,7 +247,7 @@ def service_of(
         open_to_all("/internal/metrics", GET=metrics),
     ]
     observed.drift.is_there = served.is_there
-    routes += [*of_drift(observed.drift, served.look), *of_totals(observed.totals)]
+    routes += [*of_drift(observed, served.look), *of_totals(observed.totals)]
     routes += of_shadows(observed)
     routes += PageData(settings.run_dir, served, observed, load, settings.limits).routes()
     routes += capturing.routes() if capturing else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 import shutil
@@ -14,8 +15,11 @@ import pytest
 import torch
 import yaml
 from PIL import Image
+from PIL.ImageFilter import GaussianBlur
 from safetensors.torch import load_file, save_file
 
+from bundle_client import Client
+from bundle_door.watching.accuracy import LEAST
 from scripts.artefacts.drawn.drawings import drawing
 from scripts.artefacts.drawn.things import NAMES
 from scripts.artefacts.manifest import Torchvision
@@ -94,6 +98,22 @@ def answers_of_torch(files: list[Path]) -> list[str]:
     pixels = np.stack([np.asarray(Image.open(path).convert("RGB")) for path in files])
     ask = networks.make_asker(networks.Pixels(network).eval())
     return [LABELS[each] for each in ask(pixels.transpose(0, 3, 1, 2)).argmax(1)]
+
+
+@pytest.mark.long
+def test_blurred_pictures_lower_what_is_estimated(drawn: Project, labelled: Path) -> None:
+    drawn.made("eval", EVAL=str(labelled))
+    random = np.random.default_rng(1)
+    with Client(url=drawn.http, protocol="http") as client:
+        for number in range(LEAST + 50):  # the last are told with the next
+            blurred = drawing(number % len(LABELS), random, side=48).filter(GaussianBlur(1.5))
+            blurred.save(content := io.BytesIO(), "PNG")
+            client.classify(content.getvalue())
+    told = drawn.made("drift")
+    right = re.search(r"about ([\d.]+)% right, .* at most ([\d.]+)%; ([\d.]+)% of labelled", told)
+    assert right, told
+    now, most, then = map(float, right.groups())
+    assert now < most < then
 
 
 @pytest.mark.long

@@ -82,7 +82,8 @@ def trace() -> None:
 def drift() -> None:
     moved = [{"class": "television, television system", "then": 0.992, "now": 0.0}]
     told = [{"model": STEPS[1], "version": "12", "answers": 12_345, "wanted": 1000, "taken": 1.7e9,
-             "index": {"class": 14.75, "confidence": 2.04}, "moved": moved}]  # fmt: skip
+             "index": {"class": 14.75, "confidence": 2.04}, "moved": moved,
+             "accuracy": {"labelled": 0.912, "estimated": 0.81, "at most": 0.853}}]  # fmt: skip
     known = SimpleNamespace(flavour="cpu", http=SERVER, require_one_server=lambda: None)
     run("drift", {
         "scripts.stacks.state.load": lambda: known,

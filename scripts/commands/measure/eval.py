@@ -71,6 +71,7 @@ def evaluate() -> dict[str, Any]:
             answers = evaluating.as_answers(data, answered)
             evaluation.write(draft, about, figures, answers, items, told)
         evaluations.remember(pipeline, path)
+        evaluating.note_confidence(version, evaluating.as_answers(data, answered))
         shared = Shared(server.settings_at_start, pipeline)
         evaluating.note(version, shared, path, figures.right, "eval")
     show(figures, told, f"{version.describe()}")

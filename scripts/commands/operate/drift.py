@@ -50,6 +50,11 @@ def renew_reference(address: Address) -> list[dict[str, Any]]:
 def show(version: dict[str, Any]) -> None:
     network = live.describe_network(version["model"], version["version"])
     name = f"{network}, version {version['version']}"
+    if right := version["accuracy"]:
+        console.note(
+            f"{name}: by its confidence about {right['estimated']:.1%} right, with 99% certainty at"
+            f" most {right['at most']:.1%}; {right['labelled']:.1%} of labelled data"
+        )
     so_far = f"{version['answers']:,} of {version['wanted']:,} answers"
     if version["taken"] is None:
         console.note(f"{name}: no reference yet; {so_far}")

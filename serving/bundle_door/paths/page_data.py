@@ -74,7 +74,7 @@ class PageData:
                 shadow.sum_up(*candidate)
                 for candidate, shadow in sorted(self._observed.shadows.items())
             ],
-            "drift": self._observed.drift.as_json(),
+            "drift": self._observed.tell_drift(),
         }
         return as_json(content, headers=NOT_KEPT)
 

@@ -14,7 +14,6 @@ from bundle_door.paths.api import Api
 from bundle_door.paths.plain import SENTIMENT, PlainQuestions
 from bundle_door.requests import Request
 from bundle_door.streams import Streams
-from bundle_door.watching.drift import Drift
 from bundle_door.watching.observed import Observed
 from bundle_serving.address import BALANCED
 from bundle_serving.process.main_pipeline import find_main
@@ -87,13 +86,13 @@ def of_streams(streams: Streams) -> list[Route]:
     ]
 
 
-def of_drift(drift: Drift, look: Callable[[], Awaitable[None]]) -> list[Route]:
+def of_drift(observed: Observed, look: Callable[[], Awaitable[None]]) -> list[Route]:
     async def read(request: Request, named: Mapping[str, str]) -> Answer:
         await look()  # at what is loaded
-        return as_json(drift.as_json())
+        return as_json(observed.tell_drift())
 
     async def renew(request: Request, named: Mapping[str, str]) -> Answer:
-        drift.renew()
+        observed.drift.renew()
         return await read(request, named)
 
     return [for_the_admin("/v2/drift", GET=read, POST=renew)]

@@ -10,7 +10,7 @@ import time
 from bisect import bisect_left
 from collections import Counter as Counted
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bundle_door.watching.measures import Counter, Family, Labels, sample
@@ -44,6 +44,8 @@ class Version:
     def __init__(self, network: str, reference: Reference | None) -> None:
         self.network = network
         self.answers: deque[tuple[int, int]] = deque(maxlen=ANSWERS)
+        # How sure it was of them, also of those before the reference.
+        self.sure: deque[float] = deque(maxlen=ANSWERS)
         self.reference: Reference | None = None
         self.named: dict[int, str] = {}
         self.last = 0.0
@@ -56,8 +58,9 @@ class Version:
         self.named = {number: str(number) for number, _ in most}
         self.answers.clear()
 
-    def add(self, number: int, bucket: int) -> None:
+    def add(self, number: int, bucket: int, probability: float) -> None:
         self.answers.append((number, bucket))
+        self.sure.append(probability)
         self.last = time.monotonic()
 
     @property
@@ -133,7 +136,7 @@ class Drift(Family):
         version = self.versions.get(step)
         if version is None or version.network != network:
             version = self.versions[step] = Version(network, self.references.find(*step, network))
-        version.add(number, bisect_left(self.bounds, probability))
+        version.add(number, bisect_left(self.bounds, probability), probability)
         if version.reference:
             self.classes.add(*step, version.name(number))
         elif version.whole:
@@ -161,6 +164,11 @@ class Drift(Family):
 
     def as_json(self) -> list[dict[str, Any]]:
         return [self._describe_version(step, version) for step, version in self._list_told()]
+
+    def list_sure(self, step: tuple[str, str]) -> Collection[float]:
+        """Of its last answers, if it is asked now."""
+        version = self.versions.get(step)
+        return version.sure if version and version.is_asked and self.is_there(step) else ()
 
     def _list_told(self) -> list[tuple[Labels, Version]]:
         return [

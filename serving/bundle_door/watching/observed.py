@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from bundle_door.watching.accuracy import Accuracy
 from bundle_door.watching.drift import Drift
 from bundle_door.watching.measures import SECONDS, Counter, Family, Gauge, Histogram, quantile
 from bundle_door.watching.references import References
@@ -211,6 +212,8 @@ class Observed:
         )
         self.shadows: dict[tuple[str, str], Shadow] = {}
         self.drift = Drift(self.classes, SHARES, references)
+        folder = references.repository if references else None
+        self.accuracy = Accuracy(folder, self.drift.list_sure)
         self.recent = Recent()
         self.errors: deque[dict[str, Any]] = deque(maxlen=MOST_ERRORS)
         self.on_report: list[Callable[[Report], None]] = []
@@ -241,6 +244,13 @@ class Observed:
 
     def tell_shadows(self) -> list[dict[str, Any]]:
         return [shadow.as_json(*candidate) for candidate, shadow in sorted(self.shadows.items())]
+
+    def tell_drift(self) -> list[dict[str, Any]]:
+        """With how often each version is right now, as far as that is known."""
+        return [
+            each | {"accuracy": self.accuracy.find((each["model"], each["version"]))}
+            for each in self.drift.as_json()
+        ]
 
     def report(self, report: Report) -> None:
         step = (report.model, report.version)

@@ -40,7 +40,7 @@ class References:
 
     def __init__(self, folder: Path | None = None, repository: Path | None = None) -> None:
         self._file = folder / NAME if folder else None
-        self._repository = repository
+        self.repository = repository
         self._kept: dict[str, Reference] = {}
         if self._file:
             with suppress(OSError, msgspec.MsgspecError):
@@ -64,9 +64,9 @@ class References:
             log("door", f"the reference of {model} {version} ends with this process: {fault}")
 
     def labels(self, model: str) -> list[str]:
-        if self._repository is None:
+        if self.repository is None:
             return []
         try:
-            return (self._repository / model / LABELS).read_text().splitlines()
+            return (self.repository / model / LABELS).read_text().splitlines()
         except (OSError, ValueError):
             return []
