@@ -69,14 +69,14 @@ def write(settings: Settings, registry: str, proofs: Mapping[str, Path] = NOTHIN
     with files.whole_folder(TARGET) as target:
         secrets = target / "secrets"
         secrets.mkdir(mode=0o700)
-        generators = [_secret("key", secrets, _keys())]
+        contents = read_keys(settings, elsewhere)
+        generators = [_secret("key", secrets, contents["key"])]
         # Without TLS it has no file, but the pod mounts it.
         generators.append(
             _secret("tls", secrets, _certificate(reached) if shown.certificate else {})
         )
-        if elsewhere and not own.s3_role.value_in(settings):
-            key = elsewhere.read_key()
-            generators.append(_secret("s3", secrets, {"credentials": key}))
+        if "s3" in contents:
+            generators.append(_secret("s3", secrets, contents["s3"]))
         written = _overlay(reached, registry, elsewhere, generators, plain=not shown.certificate)
         _add_proofs(written, target, proofs)
         files.write(target / "kustomization.yaml", yaml.safe_dump(written, sort_keys=False))
@@ -281,9 +281,13 @@ def quantity(size: str) -> str:
     return size[:-1] + UNITS[unit] if (unit := size[-1].lower()) in UNITS else size
 
 
-def _keys() -> dict[str, str]:
+def read_keys(settings: Settings, elsewhere: Place | None) -> dict[str, dict[str, str]]:
+    """By the ends of their secrets' names. Pods read them anew: none is replaced for another."""
     keys = {"admin.key": admin_key.ensure().read_text()}
-    return keys | ({"api.keys": exposure.KEYS.read_text()} if exposure.KEYS.exists() else {})
+    keys |= {"api.keys": exposure.KEYS.read_text()} if exposure.KEYS.exists() else {}
+    if elsewhere and not own.s3_role.value_in(settings):
+        return {"key": keys, "s3": {"credentials": elsewhere.read_key()}}
+    return {"key": keys}
 
 
 def _certificate(settings: Settings) -> dict[str, str]:

@@ -29,8 +29,7 @@ OF_A_CLAIM = {
 }
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 CLAIM = "triton-bundle-models"
-
-
+ACCOUNT = "serviceAccountName"
 OF_A_ROLE = {("", "serviceaccounts"): CHANGED}
 
 
@@ -132,4 +131,6 @@ def _pods_of(objects: Sequence[Object]) -> Iterator[Object]:
         if each["kind"] == "Deployment":
             template = each["spec"]["template"]
             about = {"generateName": "triton-bundle-look-", **template["metadata"]}
-            yield {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": template["spec"]}
+            # Its account comes with it.
+            spec = {key: value for key, value in template["spec"].items() if key != ACCOUNT}
+            yield {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec}

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -27,13 +28,13 @@ from extensions.kubernetes.kubectl import Kubectl, Object, find_context
 from extensions.kubernetes.kustomization import SERVICE
 from extensions.kubernetes.pods import FINGERPRINT, SELECTOR
 from extensions.kubernetes.relay import HOST, HTTP
-from scripts.base import console, files, ports, tables
+from scripts.base import console, files, ports
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.repository import live
 from scripts.rollout import proofs
 from scripts.stacks import certificates, state
-from scripts.stacks.many_servers import SERVER, STAYED, TRIES, ManyServers, Task
+from scripts.stacks.many_servers import SERVER, STAYED, ManyServers, Progress, Task
 from scripts.stacks.state import State
 
 FOLDER = ROOT / "build" / "cluster"
@@ -47,12 +48,10 @@ HELD_S = 30 * 24 * 3600
 # Without an end, which for a Deployment is this.
 NO_DEADLINE = 2**31 - 1
 KEPT = ("PersistentVolumeClaim",)
-LOG_S = 20
 
 
 class KubernetesStack(ManyServers):
     flavour = "kubernetes"
-    log_hint = "see the whole log: make logs"
     # What this command has put on the claim.
     _placed = ""
 
@@ -82,21 +81,43 @@ class KubernetesStack(ManyServers):
             )
         super().prepare()
         certificates.make(self._settings)
+        self._renew_keys()
+
+    def _renew_keys(self) -> None:
+        """Of what runs: no pod is replaced for them, so nothing else would tell the cluster."""
+        objects, renewed = _read_deployed(), list[Object]()
+        keys = kustomization.read_keys(self._settings, self._elsewhere)
+        for each in objects:
+            end = each["metadata"]["name"].removeprefix(f"{SERVICE}-")
+            if each["kind"] == "Secret" and end in keys:
+                encoded = {
+                    name: b64encode(text.encode()).decode() for name, text in keys[end].items()
+                }
+                if each["data"] != encoded:
+                    each["data"] = encoded
+                    renewed.append(each)
+        if renewed:
+            self._kubectl.apply(renewed)
+            _note(objects)
+            console.note("pods see the new keys within a minute or so")
 
     def start(self, wanted: State) -> None:
         """Servers that answer, or those from before."""
         before = _read_deployed()
         objects = self._render(wanted)
         preflight.require_accepted(self._kubectl, objects)
+        self._place(objects)
         if not before:  # so that `stop` finds what has come, if this ends half way
             _note(objects)
         try:
             self._apply(objects)
-            self._wait_until_settled(wanted.fingerprint)
+            self.wait_until_settled(wanted.fingerprint)
         except BaseException:
             if before:
                 console.note("going back to what ran before")
                 self._apply(before)
+            else:
+                console.note("removing what had been applied")  # as all that does not come up
             raise
         _note(objects)
         wanted.save()
@@ -104,19 +125,20 @@ class KubernetesStack(ManyServers):
         self._require_relay()
 
     def replace_each(self, wanted: State) -> Iterator[Task]:
-        objects, came = self._render(wanted), set[str]()
+        objects, came = self._place(self._render(wanted)), set[str]()
         while len(came) < (self.replicas or 1):
-            fresh = [task for task in self._find_serving(wanted.fingerprint) if task.id not in came]
+            fresh = [task for task in self.find_serving(wanted.fingerprint) if task.id not in came]
             if not fresh:
                 # An old one may end for each that has been judged, and one more comes.
                 self._apply(_hold(objects, surge=1, unavailable=len(came)))
-                fresh = [self._wait_for_more(wanted.fingerprint, came, 1)]
+                fresh = [self.wait_for_more(wanted.fingerprint, came)]
             came.add(fresh[0].id)
             yield fresh[0]
 
     def try_out(self, wanted: State, count: int) -> None:
-        self._apply(_hold(self._render(wanted), surge=count, unavailable=0))
-        self._wait_for_more(wanted.fingerprint, set(), count)
+        objects = self._place(self._render(wanted))
+        self._apply(_hold(objects, surge=count, unavailable=0))
+        self.wait_for_more(wanted.fingerprint, set(), count)
 
     def go_back(self, known: State, out_first: bool = False) -> None:
         objects = _require_deployed(known)
@@ -126,16 +148,16 @@ class KubernetesStack(ManyServers):
         )
         if out_first and others and some_stay:
             self._apply(_set_strategy(objects, surge=1, unavailable=len(others)))
-            self._wait_until_settled(known.fingerprint)
+            self.wait_until_settled(known.fingerprint)
         self._apply(objects)
-        self._wait_until_settled(known.fingerprint)
+        self.wait_until_settled(known.fingerprint)
         self._require_relay()
 
     def scale(self, known: State, replicas: int) -> None:
         objects = _scale(_require_deployed(known), replicas)
         self._apply(objects)
         self._set_number(replicas)
-        self._wait_until_settled(known.fingerprint, replicas)
+        self.wait_until_settled(known.fingerprint)
         _note(objects)
         replace(known, settings=known.settings | {"REPLICAS": str(replicas)}).save()
 
@@ -157,30 +179,26 @@ class KubernetesStack(ManyServers):
         deployment = _find_deployment(objects)
         annotations = deployment["spec"]["template"]["metadata"].setdefault("annotations", {})
         annotations[FINGERPRINT] = wanted.fingerprint
-        if self._elsewhere is not None:
-            self._require_image(claim.read_image(deployment))
-        else:
-            name = kustomization.name_contents(live.REPOSITORY)
-            self._put_on_claim(objects, deployment, name)
-            claim.mount(deployment, name)
+        if self._elsewhere is None:
+            claim.mount(deployment, kustomization.name_contents(live.REPOSITORY))
         if self._settings.replicas:
             objects = _scale(objects, self._settings.replicas)
         return objects
 
-    def _require_image(self, image: str) -> None:
-        before = _read_deployed()
-        if not before or claim.read_image(_find_deployment(before)) != image:
-            claim.require_image(self._kubectl, image, self._settings.start_timeout)
-
-    def _put_on_claim(self, objects: list[Object], deployment: Object, name: str) -> None:
-        if name == self._placed:
-            return
-        before = _read_deployed()
-        others = [claim.read_mounted(_find_deployment(before))] if before else []
-        self._kubectl.apply([each for each in objects if each["kind"] in KEPT])
+    def _place(self, objects: list[Object]) -> list[Object]:
+        """What they need is in the cluster, before anything is replaced."""
+        deployment, before = _find_deployment(objects), _read_deployed()
         image, limit = claim.read_image(deployment), self._settings.start_timeout
-        claim.put(self._kubectl, image, name, others, limit)
-        self._placed = name
+        earlier = _find_deployment(before) if before else None
+        if self._elsewhere is not None:
+            if not earlier or claim.read_image(earlier) != image:
+                claim.require_image(self._kubectl, image, limit)
+        elif (name := claim.read_mounted(deployment)) != self._placed:
+            self._kubectl.apply([each for each in objects if each["kind"] in KEPT])
+            others = [claim.read_mounted(earlier)] if earlier else []
+            claim.put(self._kubectl, image, name, others, limit)
+            self._placed = name
+        return objects
 
     def _apply(self, objects: list[Object]) -> None:
         self._kubectl.apply(objects)
@@ -208,49 +226,22 @@ class KubernetesStack(ManyServers):
     def _pods(self) -> list[Object]:
         return self._kubectl.list("pods", f"--selector={SELECTOR}")
 
-    def _find_serving(self, fingerprint: str) -> list[Task]:
-        return [task for task in self.servers() if task.runs and task.fingerprint == fingerprint]
-
     @property
     def replicas(self) -> int | None:
         deployment = self._kubectl.get("deployment", SERVICE)
         return int(deployment["spec"]["replicas"]) if deployment else None
 
-    def _wait_until_settled(self, fingerprint: str, replicas: int | None = None) -> None:
-        """A pod that takes too long ends it; each that comes gives the next one its time."""
-        came, since = -1, time.monotonic()
-        with console.waiting("starting servers, one after the other") as waiting:
-            while True:
-                deployment = self._kubectl.get("deployment", SERVICE)
-                wanted = replicas or deployment["spec"]["replicas"]
-                new = self._find_serving(fingerprint)
-                if _is_settled(deployment, fingerprint, wanted) and len(new) == wanted:
-                    return
-                self._require_hope(fingerprint, deployment)
-                if len(new) != came:
-                    came, since = len(new), time.monotonic()
-                if time.monotonic() - since > TRIES * self._settings.start_timeout:
-                    so_many = f"{came} of {wanted} servers answer"
-                    raise UserError(
-                        f"{so_many}: {self._why(fingerprint)}",
-                        "see make logs; on slow machines, raise START_TIMEOUT",
-                    )
-                waiting.show(f"{came} of {wanted}")
-                time.sleep(0.5)
+    def look(self, fingerprint: str) -> Progress:
+        deployment = self._kubectl.get("deployment", SERVICE)
+        wanted = deployment["spec"]["replicas"]
+        new = len(self.find_serving(fingerprint))
+        settled = _is_settled(deployment, fingerprint) and new == wanted
+        if not settled:
+            self.require_hope(fingerprint)
+        return Progress(new, wanted, settled)
 
-    def _wait_for_more(self, fingerprint: str, came: set[str], count: int) -> Task:
-        limit = TRIES * self._settings.start_timeout
-        with console.waiting(f"starting server {len(came) + 1} with the new version") as waiting:
-            while True:
-                fresh = [task for task in self._find_serving(fingerprint) if task.id not in came]
-                if len(fresh) >= count:
-                    return fresh[0]
-                self._require_hope(fingerprint, self._kubectl.get("deployment", SERVICE))
-                if waiting.seconds > limit:
-                    raise UserError(f"a server does not start: {self._why(fingerprint)}", STAYED)
-                time.sleep(0.5)
-
-    def _require_hope(self, fingerprint: str, deployment: Object) -> None:
+    def require_hope(self, fingerprint: str) -> None:
+        deployment = self._kubectl.get("deployment", SERVICE)
         for each in deployment.get("status", {}).get("conditions", ()):
             if each["type"] == "ReplicaFailure" and each["status"] == "True":
                 raise UserError(f"the cluster makes no pod: {each['message']}", STAYED)
@@ -259,9 +250,9 @@ class KubernetesStack(ManyServers):
             if of_it and not pods.is_ending(pod) and pods.is_hopeless(pod):
                 image = pods.explain(pod)
                 remedy = f"push it: make images PUSH=…; {STAYED}" if "mage" in image else STAYED
-                raise UserError(f"a server does not start: {self._why(fingerprint)}", remedy)
+                raise UserError(f"a server does not start: {self.explain(fingerprint)}", remedy)
 
-    def _why(self, fingerprint: str) -> str:
+    def explain(self, fingerprint: str) -> str:
         """What the one said that ended, or else the cluster."""
         for task in self.servers():
             if task.fingerprint != fingerprint or task.runs:
@@ -286,19 +277,10 @@ class KubernetesStack(ManyServers):
         return found
 
     def show(self) -> None:
-        rows = [(task.name, task.node, task.state, task.error) for task in self.servers()]
-        tables.show("llll", ("on the cluster", "node", "state", ""), rows)
-        running = sum(row[2] == "running" for row in rows)
-        if running < (wanted := self.replicas or 0):
-            console.note(f"warning: {running} of {wanted} servers run")
-
-    def log(self, service: str = SERVER) -> str:
-        process = self.log_process(follow=False)
-        try:
-            return process.communicate(timeout=LOG_S)[0]
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return ""
+        found, wanted = self.servers(), self.replicas or 0
+        running = sum(task.runs for task in found)
+        problems = [f"{running} of {wanted} servers run"] if running < wanted else []
+        self.show_tasks("cluster", found, problems)
 
     def log_process(self, follow: bool) -> subprocess.Popen[str]:
         words = ["logs", f"--selector={SELECTOR}", "--container=server", "--prefix", "--tail=-1"]
@@ -316,8 +298,7 @@ class KubernetesStack(ManyServers):
         self._end_relay()
         objects = [each for each in _read_deployed() if each["kind"] not in KEPT]
         if objects:
-            listed = {"apiVersion": "v1", "kind": "List", "items": objects}
-            given = json.dumps(listed)
+            given = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
             self._kubectl.run("delete", "--ignore-not-found", "--filename=-", given=given)
             every = f"--selector={SELECTOR}"
             self._kubectl.run("wait", "--for=delete", "--timeout=90s", "pods", every)
@@ -408,16 +389,16 @@ def _hold(objects: list[Object], surge: int, unavailable: int) -> list[Object]:
 
 
 def _scale(objects: list[Object], replicas: int) -> list[Object]:
-    """The autoscaler must not know better."""
-    changed = copy.deepcopy(objects)
+    """The autoscaler must not know better. Where there are no pods, it waits until there are."""
+    changed, least = copy.deepcopy(objects), max(1, replicas)
     for each in changed:
         if each["kind"] == "HorizontalPodAutoscaler":
-            each["spec"] |= {"minReplicas": replicas, "maxReplicas": replicas}
+            each["spec"] |= {"minReplicas": least, "maxReplicas": least}
     return changed
 
 
-def _is_settled(deployment: Object, fingerprint: str, wanted: int) -> bool:
-    status = deployment.get("status", {})
+def _is_settled(deployment: Object, fingerprint: str) -> bool:
+    status, wanted = deployment.get("status", {}), deployment["spec"]["replicas"]
     return (
         _read_fingerprint(deployment) == fingerprint
         and status.get("observedGeneration", 0) >= deployment["metadata"]["generation"]

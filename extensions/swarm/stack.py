@@ -26,14 +26,22 @@ from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY, is_loopbac
 from extensions.swarm import spread, stack_file
 from extensions.swarm.spread import Node
 from extensions.swarm.stack_file import BALANCER, CANARY, KEY, S3, SERVER, TLS, Given
-from scripts.base import console, files, tables
+from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.base.paths import MARK, ROOT
 from scripts.repository import live, place
 from scripts.rollout import proofs
 from scripts.stacks import admin_key, exposure, state
 from scripts.stacks.containers import last_line
-from scripts.stacks.many_servers import STAYED, TRIES, USUAL_REPLICAS, ManyServers, Task
+from scripts.stacks.many_servers import (
+    LOG_S,
+    STAYED,
+    TRIES,
+    USUAL_REPLICAS,
+    ManyServers,
+    Progress,
+    Task,
+)
 from scripts.stacks.state import State
 
 FOLDER = ROOT / "build" / "swarm"
@@ -53,13 +61,12 @@ OVER = (*FAILED, "shutdown", "orphaned", "remove")
 ROLLBACK = "rollback_started"
 GOING_ON = ("updating", ROLLBACK)
 STOPPED = ("paused", "rollback_paused", "rollback_completed")
-LEAVE_S, LOG_S = 60, 20
+LEAVE_S = 60
 HAND_OVER = "hand it over (make swarm-load NODES=ssh://user@node), or push it (make images PUSH=…)"
 
 
 class SwarmStack(ManyServers):
     flavour = "swarm"
-    log_hint = "see the whole log: make logs"
 
     def prepare(self) -> None:
         self._require_manager()
@@ -100,7 +107,7 @@ class SwarmStack(ManyServers):
         """Servers that answer, or those from before."""
         stack = self._prepare_stack(wanted)
         self._deploy(stack)  # without a canary, if there was one
-        self._wait_until_settled(wanted)
+        self.wait_until_settled(wanted.fingerprint)
         _note(stack)
         wanted.save()
         self._leave_only(_name(wanted))
@@ -110,11 +117,12 @@ class SwarmStack(ManyServers):
     def replace_each(self, wanted: State) -> Iterator[Task]:
         """One server after the other by one that `start` would start, which comes out here when it
         runs. The next is replaced when it is asked for, and not at all if it is not."""
-        stack, came = self._prepare_stack(wanted), list[Task]()
+        stack, came = self._prepare_stack(wanted), set[str]()
         while not came or any(task.fingerprint != wanted.fingerprint for task in self.tasks()):
             self._deploy(stack_file.one_at_a_time(stack, len(came)))
-            came.append(self._wait_for_one_more(wanted, came))
-            yield came[-1]
+            task = self.wait_for_more(wanted.fingerprint, came)
+            came.add(task.id)
+            yield task
 
     def _prepare_stack(self, wanted: State) -> dict[str, Any]:
         self._hand_over_keys()
@@ -166,7 +174,7 @@ class SwarmStack(ManyServers):
         stack = json.loads(DEPLOYED.read_text())
         others = any(task.runs and task.fingerprint == known.fingerprint for task in self.tasks())
         self._deploy(stack_file.out_first(stack) if out_first and others else stack)
-        self._wait_until_settled(known)
+        self.wait_until_settled(known.fingerprint)
         self._spread(stack, known)
 
     def _spread(self, stack: dict[str, Any], wanted: State) -> None:
@@ -176,9 +184,9 @@ class SwarmStack(ManyServers):
             console.note("spreading the servers over the nodes again")
             with suppress(UserError):  # where a node takes none
                 self._deploy(stack_file.with_replicas(stack, replicas + more))
-                self._wait_until_settled(wanted)
+                self.wait_until_settled(wanted.fingerprint)
             self._deploy(stack)
-            self._wait_until_settled(wanted)
+            self.wait_until_settled(wanted.fingerprint)
 
     def _counts(self) -> Counter[str]:
         """Servers of each node that takes some."""
@@ -191,11 +199,7 @@ class SwarmStack(ManyServers):
         return replace(known.http, server=address)
 
     def show(self) -> None:
-        tasks = (*self.servers(), *self.tasks(BALANCER))
-        rows = [(task.name, task.node, task.state, task.error) for task in tasks]
-        tables.show("llll", ("on the swarm", "node", "state", ""), rows)
-        for problem in self.problems():
-            console.note(f"warning: {problem}")
+        self.show_tasks("swarm", (*self.servers(), *self.tasks(BALANCER)), self.problems())
 
     def problems(self) -> list[str]:
         """Of its nodes, and of how the servers lie on them."""
@@ -214,14 +218,17 @@ class SwarmStack(ManyServers):
         with console.waiting("starting the canary") as waiting:
             while sum(task.runs for task in self.tasks(CANARY)) < count:
                 late = waiting.seconds > TRIES * self._settings.start_timeout
-                if late or self._list_ended(CANARY, wanted):
-                    raise UserError(f"it does not start: {self._why(CANARY, wanted)}", STAYED)
+                if late or self._list_ended(CANARY, wanted.fingerprint):
+                    why = self.explain(wanted.fingerprint, CANARY)
+                    raise UserError(f"it does not start: {why}", STAYED)
                 time.sleep(0.5)
 
     def scale(self, known: State, replicas: int) -> None:
+        if not replicas:
+            raise UserError("a swarm has one server at least", "make swarm-down ends them all")
         stack = stack_file.with_replicas(json.loads(DEPLOYED.read_text()), replicas)
         self._deploy(stack)
-        self._wait_until_settled(known)
+        self.wait_until_settled(known.fingerprint)
         _note(stack)
         self._spread(stack, known)
         replace(known, settings=known.settings | {"REPLICAS": str(replicas)}).save()
@@ -384,53 +391,25 @@ class SwarmStack(ManyServers):
         except NotFound:
             return None
 
-    def _wait_until_settled(self, wanted: State) -> None:
-        """A server that takes too long ends it; each that comes gives the next one its time."""
-        # A Triton that hangs at its start is ended by the health check, and another one started.
-        limit, came, since = TRIES * self._settings.start_timeout, 0, time.monotonic()
-        with console.waiting("starting servers, one after the other") as waiting:
-            while True:
-                service = self._service()
-                update, of_balancers = _update(service), _update(self._service(BALANCER))
-                replicas = service["Spec"]["Mode"]["Replicated"]["Replicas"]
-                asked = service["Spec"]["TaskTemplate"]["ContainerSpec"]["Labels"][FINGERPRINT]
-                tasks = self.tasks()
-                new = [
-                    task for task in tasks if task.runs and task.fingerprint == wanted.fingerprint
-                ]
-                if of_balancers in STOPPED:
-                    raise UserError(f"a balancer does not start: {self._of_balancers()}", STAYED)
-                if update not in GOING_ON and not self._balancers_are_to_go(of_balancers):
-                    if asked != wanted.fingerprint:
-                        why = self._why(SERVER, wanted)
-                        raise UserError(f"a server does not start: {why}", STAYED)
-                    if len(new) == len(tasks) == replicas:
-                        return
-                if len(new) != came:
-                    came, since = len(new), time.monotonic()
-                if time.monotonic() - since > limit:
-                    so_many = f"{came} of {replicas} servers answer after {limit:.0f} s"
-                    raise UserError(
-                        f"{so_many}: {self._why(SERVER, wanted)}",
-                        "see make logs; on slow machines, raise START_TIMEOUT",
-                    )
-                waiting.show(
-                    f"{came} of {replicas}{', going back' if update == GOING_ON[1] else ''}"
-                )
-                time.sleep(0.5)
+    def look(self, fingerprint: str) -> Progress:
+        service = self._service()
+        update, of_balancers = _update(service), _update(self._service(BALANCER))
+        replicas = service["Spec"]["Mode"]["Replicated"]["Replicas"]
+        asked = service["Spec"]["TaskTemplate"]["ContainerSpec"]["Labels"][FINGERPRINT]
+        tasks = self.tasks()
+        new = sum(task.runs and task.fingerprint == fingerprint for task in tasks)
+        if of_balancers in STOPPED:
+            raise UserError(f"a balancer does not start: {self._of_balancers()}", STAYED)
+        settled = False
+        if update not in GOING_ON and not self._balancers_are_to_go(of_balancers):
+            if asked != fingerprint:
+                raise UserError(f"a server does not start: {self.explain(fingerprint)}", STAYED)
+            settled = new == len(tasks) == replicas
+        return Progress(new, replicas, settled, ", going back" if update == ROLLBACK else "")
 
-    def _wait_for_one_more(self, wanted: State, came: list[Task]) -> Task:
-        limit, known = TRIES * self._settings.start_timeout, {task.id for task in came}
-        with console.waiting(f"starting server {len(came) + 1} with the new version") as waiting:
-            while True:
-                for task in self.tasks():
-                    is_new = task.runs and task.fingerprint == wanted.fingerprint
-                    if is_new and task.id not in known:
-                        return task
-                if waiting.seconds > limit or _update(self._service()) in STOPPED:
-                    why = self._why(SERVER, wanted)
-                    raise UserError(f"a server does not start: {why}", STAYED)
-                time.sleep(0.5)
+    def require_hope(self, fingerprint: str) -> None:
+        if _update(self._service()) in STOPPED:
+            raise UserError(f"a server does not start: {self.explain(fingerprint)}", STAYED)
 
     def _balancers_are_to_go(self, update: str | None) -> bool:
         """Or will be: an update begins a moment after it was asked for."""
@@ -447,18 +426,18 @@ class SwarmStack(ManyServers):
         last = max(ended, key=lambda status: str(status["Timestamp"]), default=None)
         return str(last.get("Err", "it ended by itself") if last else "its engine gives no reason")
 
-    def _list_ended(self, service: str, wanted: State) -> list[dict[str, Any]]:
+    def _list_ended(self, service: str, fingerprint: str) -> list[dict[str, Any]]:
         """Its servers that ended by themselves."""
         tasks = self._manager.services.get(f"{self.project}_{service}").tasks()
         return [
             each
             for each in tasks
-            if each["Status"]["State"] in FAILED and _fingerprint(each) == wanted.fingerprint
+            if each["Status"]["State"] in FAILED and _fingerprint(each) == fingerprint
         ]
 
-    def _why(self, service: str, wanted: State) -> str:
+    def explain(self, fingerprint: str, service: str = SERVER) -> str:
         """What the server said that ended last, or else its engine."""
-        ended = self._list_ended(service, wanted)
+        ended = self._list_ended(service, fingerprint)
         last = max(ended, key=lambda task: str(task["Status"]["Timestamp"]), default=None)
         if last is None:
             return "its engine gives no reason"
@@ -468,14 +447,6 @@ class SwarmStack(ManyServers):
             if found := re.findall(r"error: the server is ended: (.*)", log.stdout + log.stderr):
                 return str(found[-1])
         return str(last["Status"].get("Err", "it ended, or did not answer within START_TIMEOUT"))
-
-    def log(self, service: str = SERVER) -> str:
-        process = self.log_process(follow=False)
-        try:
-            return process.communicate(timeout=LOG_S)[0]
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return ""
 
     def log_process(self, follow: bool) -> subprocess.Popen[str]:
         """Of the servers and balancers that run; each line begins with whose it is, and its node.

@@ -88,7 +88,7 @@ class Servers:
         self._stack.scale(server, replicas)
         on = Counter(task.node for task in self._stack.servers() if task.runs)
         spread = ", ".join(f"{count} on {node}" for node, count in sorted(on.items()))
-        console.note(f"servers: {spread}")
+        console.note(f"servers: {spread or 'none'}")
 
     def show(self) -> None:
         self._stack.show()

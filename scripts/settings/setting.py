@@ -112,6 +112,15 @@ def whole_or_none(comment: str, *parts: Part, most: int | None = None) -> Settin
     return whole_or(lambda: None, comment, *parts, most=most)
 
 
+def count_or_none(comment: str, *parts: Part) -> Setting[int | None]:
+    """None at all may be wanted too."""
+
+    def read(text: str) -> int | None:
+        return 0 if text == "0" else _whole(text) if text else None
+
+    return Setting("", read, "0 or a positive integer", comment, *parts)
+
+
 def port(default: int, comment: str, *parts: Part) -> Setting[int]:
     return Setting(str(default), lambda text: _whole(text, 65535), "a port", comment, *parts)
 

@@ -28,6 +28,7 @@ from scripts.settings.setting import (
     Part,
     Setting,
     choice,
+    count_or_none,
     number,
     of_class,
     path,
@@ -201,8 +202,9 @@ class Place(Group):
         (5.6g with two cores).""",
         SERVER,
     )
-    replicas = whole_or_none(
-        """How many servers, where a flavour has several. Empty: as many as there are, or two.""",
+    replicas = count_or_none(
+        """How many servers, where a flavour has several. Empty: as many as there are, or two. Only
+        `make scale` on a cluster takes 0.""",
         COMMAND,
     )
     compose_override = text_or_files(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import time
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from bundle_serving.address import Address
+from scripts.base import console, tables
+from scripts.base.errors import UserError
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.state import State
 
@@ -16,6 +20,7 @@ USUAL_REPLICAS = 2
 # A server that hangs at its start is ended, and another one started.
 TRIES = 2
 STAYED = "the servers from before serve on; see make logs"
+LOG_S = 20
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,23 @@ class Task:
     runs: bool
 
 
+@dataclass(frozen=True)
+class Progress:
+    came: int
+    wanted: int
+    is_settled: bool
+    note: str = ""
+
+
 class ManyServers(DockerStack):
     """Steps run on this machine, as with Docker alone."""
+
+    log_hint = "see the whole log: make logs"
+
+    def prepare(self) -> None:
+        if self._settings.replicas == 0:
+            raise UserError("REPLICAS=0 starts no server", "say how many: REPLICAS=2")
+        super().prepare()
 
     @property
     @abstractmethod
@@ -70,6 +90,69 @@ class ManyServers(DockerStack):
     @abstractmethod
     def show(self) -> None:
         """Where they run, and what is wrong there."""
+
+    @abstractmethod
+    def log_process(self, follow: bool) -> subprocess.Popen[str]:
+        """Of all; each line begins with whose it is."""
+
+    @abstractmethod
+    def look(self, fingerprint: str) -> Progress:
+        """How many have come of these, after `start` and its like; what will not come is an
+        error."""
+
+    @abstractmethod
+    def require_hope(self, fingerprint: str) -> None:
+        """That one more of these comes."""
+
+    @abstractmethod
+    def explain(self, fingerprint: str) -> str:
+        """Why one of these does not start."""
+
+    def find_serving(self, fingerprint: str) -> list[Task]:
+        return [task for task in self.servers() if task.runs and task.fingerprint == fingerprint]
+
+    def wait_until_settled(self, fingerprint: str) -> None:
+        """A server that takes too long ends it; each that comes gives the next one its time."""
+        limit, came, since = TRIES * self._settings.start_timeout, -1, time.monotonic()
+        with console.waiting("starting servers, one after the other") as waiting:
+            while not (now := self.look(fingerprint)).is_settled:
+                if now.came != came:
+                    came, since = now.came, time.monotonic()
+                if time.monotonic() - since > limit:
+                    so_many = f"{came} of {now.wanted} servers answer after {limit:.0f} s"
+                    raise UserError(
+                        f"{so_many}: {self.explain(fingerprint)}",
+                        "see make logs; on slow machines, raise START_TIMEOUT",
+                    )
+                waiting.show(f"{came} of {now.wanted}{now.note}")
+                time.sleep(0.5)
+
+    def wait_for_more(self, fingerprint: str, came: Collection[str], count: int = 1) -> Task:
+        """The first of so many that are none of those that came."""
+        limit = TRIES * self._settings.start_timeout
+        with console.waiting(f"starting server {len(came) + 1} with the new version") as waiting:
+            while True:
+                fresh = [task for task in self.find_serving(fingerprint) if task.id not in came]
+                if len(fresh) >= count:
+                    return fresh[0]
+                self.require_hope(fingerprint)
+                if waiting.seconds > limit:
+                    raise UserError(f"a server does not start: {self.explain(fingerprint)}", STAYED)
+                time.sleep(0.5)
+
+    def show_tasks(self, where: str, tasks: Collection[Task], problems: Collection[str]) -> None:
+        rows = [(task.name, task.node, task.state, task.error) for task in tasks]
+        tables.show("llll", (f"on the {where}", "node", "state", ""), rows)
+        for problem in problems:
+            console.note(f"warning: {problem}")
+
+    def log(self, service: str = SERVER) -> str:
+        process = self.log_process(follow=False)
+        try:
+            return process.communicate(timeout=LOG_S)[0]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return ""
 
     def alive(self, service: str = SERVER) -> bool:
         return any(task.runs for task in self.servers())

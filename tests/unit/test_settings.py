@@ -70,6 +70,7 @@ def test_in_a_container_it_is_refused_before_anything_is_loaded(
         ("HTTP_PORT", "65536", "a port"),
         ("GRPC_PORT", "grpc", "a port"),
         ("NETWORK_THREADS", "-1", "a positive integer"),
+        ("REPLICAS", "-1", "0 or a positive integer"),
         ("CORES", "2.5", "a positive integer"),
         ("MAX_MEGAPIXELS", "many", "a positive number"),
         ("MAX_MEGAPIXELS", "nan", "a positive number"),
