@@ -187,6 +187,19 @@ class Project:
     def make(self, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
         return self.run_command("make", "--no-print-directory", *words, **settings)
 
+    def serve_from_s3(self, host: str) -> None:
+        """From now on, from an S3 server on this machine, which others reach by that address."""
+        port, override = self.settings["S3_PORT"], self.path / "s3.yaml"
+        ports = [f"{host}:{port}:{port}"]
+        override.write_text(json.dumps({"services": {"s3": {"ports": ports}}}))
+        self.made("s3-up", COMPOSE_OVERRIDE=str(override))
+        keys = self.path / "build" / "run" / "s3"
+        self.settings |= {
+            "REPOSITORY": f"s3://http://{host}:{port}/models/live",
+            "S3_SERVER_CREDENTIALS": str(keys / "server.credentials"),
+            "AWS_SHARED_CREDENTIALS_FILE": str(keys / "operator.credentials"),
+        }
+
     def run_command(self, *command: str, **settings: str) -> subprocess.CompletedProcess[str]:
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
             process = subprocess.Popen(

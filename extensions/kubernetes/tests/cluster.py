@@ -14,7 +14,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -44,11 +44,29 @@ def require_programs() -> Path:
     return Path(PROGRAMS)
 
 
+@dataclass
+class Program:
+    command: list[str]
+    log: Path
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    def start(self) -> None:
+        with self.log.open("ab") as file:
+            self._process = subprocess.Popen(self.command, stdout=file, stderr=subprocess.STDOUT)
+
+    def kill(self) -> None:
+        """It has no time to say good-bye, of which an API server takes a minute."""
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+
+
 @dataclass(frozen=True)
 class Cluster:
     url: str
     programs: Path
     folder: Path
+    server: Program
 
     def kubectl(self, *words: str, given: str = "") -> str:
         """What it printed; fails with what it said."""
@@ -81,8 +99,6 @@ def start(folder: Path, address: str = "127.0.0.1", nodes: Sequence[str] = ()) -
     people += [f"{PROXIES},system:kube-proxy,proxies,"]
     people += [f'{name},system:node:{name},{name},"system:nodes"' for name in nodes]
     (folder / "tokens.csv").write_text("\n".join(people) + "\n")
-    cluster = Cluster(f"https://{address}:{secure}", programs, folder)
-    (folder / "kubeconfig").write_text(kubeconfig(cluster.url, folder, TOKEN))
     etcd = [
         "etcd",
         *(f"--data-dir={folder}/etcd", "--log-level=error"),
@@ -102,20 +118,21 @@ def start(folder: Path, address: str = "127.0.0.1", nodes: Sequence[str] = ()) -
         f"--service-cluster-ip-range={SERVICES}",
         "--kubelet-preferred-address-types=InternalIP",
     ]
-    with running(etcd, folder / "etcd.log"), running(server, folder / "server.log"):
+    url = f"https://{address}:{secure}"
+    (folder / "kubeconfig").write_text(kubeconfig(url, folder, TOKEN))
+    cluster = Cluster(url, programs, folder, Program(server, folder / "server.log"))
+    with running(Program(etcd, folder / "etcd.log")), running(cluster.server):
         wait_until(cluster.is_ready, "the API server to be ready", START_S)
         yield cluster
 
 
 @contextmanager
-def running(command: list[str], log: Path) -> Iterator[None]:
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
-        try:
-            yield
-        finally:
-            process.terminate()
-            process.wait()
+def running(program: Program) -> Iterator[None]:
+    program.start()
+    try:
+        yield
+    finally:
+        program.kill()
 
 
 def kubeconfig(url: str, folder: Path, token: str) -> str:

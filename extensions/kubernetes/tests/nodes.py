@@ -5,8 +5,8 @@ and mount namespaces of their own, and one scheduler and controller manager for 
         cluster.load("image:tag")
         cluster.kubectl("apply", "--kustomize", "build/kubernetes")
 
-Pods of different nodes reach each other by routes. There is no DNS, and nothing enforces a
-NetworkPolicy. When the block ends, nothing is left.
+Pods of different nodes reach each other by routes. A stand-in answers for the cluster's DNS, and
+nothing enforces a NetworkPolicy. When the block ends, nothing is left.
 """
 
 from __future__ import annotations
@@ -15,15 +15,24 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from extensions.kubernetes.tests import cluster as control_plane
-from extensions.kubernetes.tests.cluster import PROXIES, SERVICES, Cluster, kubeconfig, running
+from extensions.kubernetes.tests import dns
+from extensions.kubernetes.tests.cluster import (
+    PROXIES,
+    SERVICES,
+    Cluster,
+    Program,
+    kubeconfig,
+    running,
+)
 from tests import machines
 from tests.project import run, wait_until
 
@@ -31,6 +40,7 @@ NODES = "10.219.0"
 HOST = f"{NODES}.254"
 PODS = "10.220.{}.0/24"
 START_S = 120
+NOTHING: Mapping[str, str] = MappingProxyType({})
 NEEDED = {
     "containerd": "containerd",
     "runc": "runc",
@@ -155,6 +165,7 @@ class Node:
                 "NAME": self.name,
                 "TITLE": self.title,
                 "ADDRESS": self.address,
+                "HOST": HOST,
                 "PODS": self.pods,
                 "PAUSE": PAUSE,
             }.items():
@@ -208,6 +219,8 @@ cgroupDriver: cgroupfs
 cgroupRoot: /@NAME@
 failSwapOn: false
 resolvConf: @FOLDER@/resolv.conf
+clusterDomain: cluster.local
+clusterDNS: [@HOST@]
 authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
 authorization: {mode: AlwaysAllow}
 # The disk is this machine's, and not the node's to keep in order.
@@ -248,8 +261,23 @@ class Nodes:
                 )
 
 
+def make_volume(cluster: Cluster, folder: Path, namespace: str, claim: str) -> None:
+    """For this claim; all nodes see it, and pods may write there as fsGroup lets them elsewhere."""
+    folder.mkdir()
+    folder.chmod(0o777)
+    spec = {
+        "capacity": {"storage": "5Gi"},
+        "accessModes": ["ReadWriteMany"],
+        "hostPath": {"path": str(folder)},
+        "claimRef": {"namespace": namespace, "name": claim},
+    }
+    about = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "models"}}
+    cluster.kubectl("apply", "--filename=-", given=json.dumps(about | {"spec": spec}))
+
+
 @contextmanager
-def start(count: int, folder: Path) -> Iterator[Nodes]:
+def start(count: int, folder: Path, others: Mapping[str, str] = NOTHING) -> Iterator[Nodes]:
+    """`others`: addresses of names beside those of Services."""
     require_node_programs()
     mark = f"tbk-{os.getpid()}"
     with ExitStack() as stack:
@@ -268,9 +296,11 @@ def start(count: int, folder: Path) -> Iterator[Nodes]:
             nodes.append(node)
         _route(nodes)
         for name in ("kube-controller-manager", "kube-scheduler"):
-            log = plane.folder / f"{name}.log"
             words = [str(plane.programs / name), *_words_of(name, plane)]
-            stack.enter_context(running(words, log))
+            stack.enter_context(running(Program(words, plane.folder / f"{name}.log")))
+        stack.enter_context(
+            dns.answering(HOST, lambda name: others.get(name) or _find_service(plane, name))
+        )
         cluster = Nodes(plane, nodes)
         for node in nodes:
             node.start()
@@ -303,6 +333,15 @@ def _words_of(name: str, plane: Cluster) -> list[str]:
         "--node-monitor-period=2s",
         "--node-monitor-grace-period=16s",
     ]
+
+
+def _find_service(plane: Cluster, name: str) -> str:
+    """The address of triton-bundle.served.svc.cluster.local."""
+    service, space, *rest = (*name.split("."), "")
+    if rest != ["svc", "cluster", "local", ""]:
+        return ""
+    command = ("get", "service", service, "--ignore-not-found", f"--namespace={space}")
+    return plane.try_kubectl(*command, "--output=jsonpath={.spec.clusterIP}").stdout
 
 
 def _load_pause(cluster: Nodes) -> None:

@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from benchmark.rollouts import Load, clients
 from bundle_client import Client, __version__
+from extensions.kubernetes import pods
 from extensions.kubernetes.kustomization import SERVICE
-from extensions.kubernetes.tests import nodes
-from extensions.kubernetes.tests.nodes import Node, Nodes
+from extensions.kubernetes.preflight import CLAIM
+from extensions.kubernetes.tests import metrics, nodes
+from extensions.kubernetes.tests.nodes import HOST, Node, Nodes
 from tests.networks import draw_network
 from tests.plugin import require_docker
 from tests.project import Project, picture, run, wait_until
@@ -33,7 +34,6 @@ pytestmark = pytest.mark.rare
 
 REGISTRY = "registry.example"
 SPACE = "served"
-CLAIM = "triton-bundle-models"
 HELM = os.environ.get("TEST_HELM")
 BUILD = "triton-bundle-build"
 REFERENCES = "/state/references.json"
@@ -41,6 +41,12 @@ CLIENTS = 4
 LABELS = [f"bird {number}" for number in range(10)]
 # More than a kubelet and its probes take on a busy machine; it only ends a hang.
 PATIENCE = "600s"
+# More than a pod may have, in small parts.
+TAKE_MEMORY = """
+echo 1000 >/proc/1/oom_score_adj
+for each in $(seq 24); do python3 -c 'import time; x = bytes(1) * (1 << 28); time.sleep(60)' & done
+wait
+"""
 
 
 @dataclass
@@ -78,7 +84,7 @@ class Served:
         return [
             each["metadata"]["name"]
             for each in found
-            if is_ready(each) and node in (None, self._node_of(each))
+            if pods.is_ready(each) and node in (None, self._node_of(each))
         ]
 
     def _node_of(self, pod: dict[str, Any]) -> Node | None:
@@ -130,13 +136,6 @@ class Served:
         print(f"\n{len(load.faults)} of {load.answered + len(load.faults)} requests failed")
 
 
-def is_ready(pod: dict[str, Any]) -> bool:
-    conditions = pod["status"].get("conditions", ())
-    return "deletionTimestamp" not in pod["metadata"] and any(
-        each["type"] == "Ready" and each["status"] == "True" for each in conditions
-    )
-
-
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     nodes.require_node_programs()
@@ -146,10 +145,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     others = {"ARCH": "", "WEIGHTS": "", "STEPS": "", "CORES": "1"}
     project = Project.copy(folder / "bundle", FLAVOUR="local", **network, **others)
     claim = folder / "claim"
-    claim.mkdir()
-    claim.chmod(0o777)  # as fsGroup lets them write
-    draw_network(claim / "birds.onnx")
-    (claim / "birds.txt").write_text("".join(f"{label}\n" for label in LABELS))
     project.made("keys", "ADD=ann")
     try:
         with build_images(project) as images, nodes.start(2, folder / "nodes") as cluster:
@@ -157,7 +152,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
                 cluster.load(image)
             cluster.plane.make_namespace(SPACE)
             served = Served(project, cluster)
-            cluster.plane.kubectl("apply", "--filename=-", given=volume(claim))
+            nodes.make_volume(cluster.plane, claim, SPACE, CLAIM)
+            draw_network(claim / "birds.onnx")
+            (claim / "birds.txt").write_text("".join(f"{label}\n" for label in LABELS))
             served.apply()
             # Pods wait for what the job makes.
             served.run_job()
@@ -184,23 +181,6 @@ def build_images(project: Project) -> Iterator[list[str]]:
     yield images
     for made in (*images, *(f"{name}-{service}" for service in services)):
         subprocess.run(["docker", "image", "rm", made], capture_output=True)
-
-
-def volume(folder: Path) -> str:
-    """One that both nodes see."""
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": "models"},
-            "spec": {
-                "capacity": {"storage": "5Gi"},
-                "accessModes": ["ReadWriteMany"],
-                "hostPath": {"path": str(folder)},
-                "claimRef": {"namespace": SPACE, "name": CLAIM},
-            },
-        }
-    )
 
 
 def test_pods_answer_on_both_nodes(served: Served) -> None:
@@ -318,26 +298,98 @@ def test_an_engine_that_loses_its_power_is_replaced(served: Served) -> None:
     served.wait()
 
 
+def test_one_pod_at_a_time_may_be_evicted(served: Served) -> None:
+    """As a drain asks; a budget of disruptions stands before it."""
+    first, second = served.pods()
+    with served.asked() as load:
+        assert evict(served, first) == ""
+        assert "disruption budget" in evict(served, second)
+        wait_until(lambda: evict(served, second) == "", "another pod in its place")
+        wait_until(lambda: not {first, second} & {*served.pods()}, "both to go")
+        served.wait()
+    assert load.faults == []
+
+
+def evict(served: Served, pod: str) -> str:
+    """Why not."""
+    about = {"name": pod, "namespace": SPACE}
+    asked = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": about}
+    path = f"/api/v1/namespaces/{SPACE}/pods/{pod}/eviction"
+    command = ["create", f"--raw={path}", "--filename=-"]
+    return served.nodes.plane.try_kubectl(*command, given=json.dumps(asked)).stderr
+
+
+def test_a_pod_without_memory_is_started_again(served: Served) -> None:
+    """The kernel takes the server first, as it is told; else it takes who asks for too much."""
+    before, count = {*served.pods()}, served.start_count()
+    pod = served.pods()[0]
+    with served.asked() as load:
+        command = ("exec", pod, "--", "sh", "-c", TAKE_MEMORY)
+        served.nodes.plane.try_kubectl("--namespace", SPACE, *command)
+        wait_until(lambda: served.start_count() == count + 1, "its container to start again")
+        wait_until(lambda: {*served.pods()} == before, "both to be ready")
+    form = "--output=jsonpath={.status.containerStatuses[0].lastState.terminated.reason}"
+    assert served.kubectl("get", "pod", pod, form) == "OOMKilled"
+    # Of each client what was in flight, and one that reached nobody.
+    assert len(load.faults) <= 2 * CLIENTS, load.faults
+
+
+def test_the_autoscaler_follows_the_processors(served: Served) -> None:
+    """A stand-in says how busy they are."""
+    served.apply()  # with the autoscaler again
+    at_once = {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}
+    patch = {"spec": {"maxReplicas": 3, **at_once}}
+    served.kubectl("patch", "hpa", SERVICE, "--type=merge", f"--patch={json.dumps(patch)}")
+    with (
+        metrics.reporting(served.nodes.plane, HOST, SPACE) as usage,
+        served.asked() as load,
+    ):
+        usage.millicores = 1000  # of the one that each asks for, and 70% is aimed at
+        wait_until(lambda: len(served.pods()) == 3, "a third pod")
+        usage.millicores = 10
+        wait_until(lambda: len(served.pods()) == 2, "two pods again")
+    assert load.faults == []
+
+
+def test_no_pods_and_back(served: Served) -> None:
+    served.set_number(0)
+    for _ in range(3):
+        began = time.monotonic()
+        served.set_number(1)
+        print(f"\nfrom no pod to one that is ready: {time.monotonic() - began:.1f} s")
+        with served.client() as client:
+            assert client.classify(picture()).labels[0].label in LABELS
+        print(f"to its first answer: {time.monotonic() - began:.1f} s")
+        served.set_number(0)
+    served.set_number(2)
+
+
 def test_a_release_of_helm_serves_too(served: Served) -> None:
     if not HELM:
         pytest.skip("no Helm here (TEST_HELM is not set)")
     kinds = "deployment,service,networkpolicy,poddisruptionbudget,horizontalpodautoscaler"
     served.kubectl("delete", kinds, "--all")
     folder = served.project.path / "build" / "kubernetes"
-    kubeconfig = f"--kubeconfig={served.nodes.plane.folder}/kubeconfig"
-    command = [HELM, "--namespace", SPACE, kubeconfig]
     chart = str(served.project.path / "deploy" / "kubernetes")
-    given = [f"--values={folder}/values.yaml", "--set=storage.create=false,autoscaling.min=1"]
-    given += ["--wait", f"--timeout={PATIENCE}"]
-    said = run(*command, "install", "triton-bundle", chart, *given)
-    assert "helm --namespace served test triton-bundle" in said
+    given = ["triton-bundle", chart, f"--values={folder}/values.yaml", "--wait"]
+    given += ["--set=storage.create=false,autoscaling.enabled=false", f"--timeout={PATIENCE}"]
+    said = run_helm(served, "install", *given)
+    assert f"helm --namespace {SPACE} test triton-bundle" in said
     with served.client() as client:
         assert client.classify(picture()).labels[0].label in LABELS
-    # `helm test` starts this pod; here it is told the Service's address, for there is no DNS.
-    pod = yaml.safe_load(run(*command, "get", "hooks", "triton-bundle"))
-    aliases = [{"ip": served.address, "hostnames": [SERVICE]}]
-    pod["spec"]["hostAliases"] = aliases
-    served.kubectl("create", "--filename=-", given=json.dumps(pod))
-    ended = "--for=jsonpath={.status.phase}=Succeeded"
-    served.kubectl("wait", ended, f"--timeout={PATIENCE}", f"pod/{pod['metadata']['name']}")
-    run(*command, "uninstall", "triton-bundle", "--wait")
+    said = run_helm(served, "test", "triton-bundle", f"--timeout={PATIENCE}")
+    assert "Phase:          Succeeded" in said
+    before = {*served.pods()}
+    with served.asked() as load:
+        run_helm(served, "upgrade", *given, "--set-string=settings.MAX_IN_FLIGHT=512")
+        upgraded = {*served.pods()}
+        run_helm(served, "rollback", "triton-bundle", "--wait", f"--timeout={PATIENCE}")
+    assert load.faults == []
+    assert not before & upgraded and not upgraded & {*served.pods()}
+    run_helm(served, "uninstall", "triton-bundle", "--wait")
+    assert served.kubectl("get", kinds, "--output=name") == ""
+
+
+def run_helm(served: Served, *words: str) -> str:
+    kubeconfig = f"--kubeconfig={served.nodes.plane.folder}/kubeconfig"
+    return run(str(HELM), "--namespace", SPACE, kubeconfig, *words)

@@ -205,7 +205,7 @@ def swarm(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Iterator[S
             join(nodes)
             made.made("swarm-load", f"NODES={nodes[1].host}")
             made.made("swarm-up", "REPLICAS=1")
-            serve_from_s3(project)
+            project.serve_from_s3(HOST)
             began = time.monotonic()
             made.made("swarm-up", "REPLICAS=3")
             print(f"\none from a folder becomes 3 from S3: {time.monotonic() - began:.0f} s")
@@ -223,20 +223,6 @@ def load_image(project: Project, node: Node) -> None:
     run("sh", "-c", f"docker save {image} | docker --host {node.host} load --quiet")
     id = run("docker", "image", "inspect", "--format", "{{.Id}}", image).strip()
     files.write(project.path / "build" / "images.json", json.dumps({"server": id}))
-
-
-def serve_from_s3(project: Project) -> None:
-    """From an S3 server on this machine, which all nodes reach."""
-    port, override = project.settings["S3_PORT"], project.path / "s3.yaml"
-    ports = [f"{HOST}:{port}:{port}"]
-    override.write_text(json.dumps({"services": {"s3": {"ports": ports}}}))
-    project.made("s3-up", COMPOSE_OVERRIDE=str(override))
-    keys = project.path / "build" / "run" / "s3"
-    project.settings |= {
-        "REPOSITORY": f"s3://http://{HOST}:{port}/models/live",
-        "S3_SERVER_CREDENTIALS": str(keys / "server.credentials"),
-        "AWS_SHARED_CREDENTIALS_FILE": str(keys / "operator.credentials"),
-    }
 
 
 def test_it_answers_on_every_node_and_says_where_it_runs(swarm: Swarm) -> None:
