@@ -91,14 +91,14 @@ def reporting(cluster: Cluster, host: str, namespace: str) -> Iterator[Usage]:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         objects = OBJECTS.format(name=NAME, host=host, port=port)
-        cluster.kubectl("apply", "--filename=-", given=objects)
         try:
+            cluster.kubectl("apply", "--filename=-", given=objects)
             yield usage
         finally:
-            # With a Service its endpoints go too.
-            cluster.kubectl("delete", "--ignore-not-found", "--filename=-", given=objects)
             server.shutdown()
             thread.join()
+            # With a Service its endpoints go too.
+            cluster.kubectl("delete", "--ignore-not-found", "--filename=-", given=objects)
 
 
 def _measure(cluster: Cluster, namespace: str, usage: Usage) -> dict[str, Any]:
