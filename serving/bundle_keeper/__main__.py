@@ -54,6 +54,7 @@ from bundle_serving.protocol import local_http
 
 START_S = 300  # until everything is loaded, and the door listens
 MOST_STARTS = 3  # failed starts of the server
+MOST_LOADS = 3  # failed loads of a pipeline
 ASK_DOOR_S, MOST_SILENT = 5, 3
 LOOK_FOR_DOOR_S = 0.25  # until it listens
 ENVOY = "envoy"  # the door's child
@@ -339,22 +340,25 @@ class Keeper:
         for name in names:
             try:
                 async with asyncio.timeout(self._options.load_s):
-                    while not await self._load(name):
-                        await asyncio.sleep(1)
+                    await self._load(name)
             except TimeoutError:
                 return name
             self._notes.announce([other for other in self._notes.coming if other != name])
         return None
 
-    async def _load(self, name: str) -> bool:
-        """False if a busy server is to be asked again."""
-        try:
-            if name not in await self._triton.ready():
-                await self._triton.load(name)
-        except grpc.aio.AioRpcError as fault:
-            log(f"could not load {name}: {fault.details()}")
-            return fault.code() not in BUSY
-        return True
+    async def _load(self, name: str) -> None:
+        """Again if the server is busy; and if it failed, for one of its processes may have been
+        killed meanwhile."""
+        failed = 0
+        while failed < MOST_LOADS:
+            try:
+                if name not in await self._triton.ready():
+                    await self._triton.load(name)
+                return
+            except grpc.aio.AioRpcError as fault:
+                log(f"could not load {name}: {fault.details()}")
+                failed += fault.code() not in BUSY
+            await asyncio.sleep(1)
 
     def _is_door(self, process: Process, number: int) -> bool:
         marks = {"bundle_door", f"--run-dir={self._options.run_dir}"}

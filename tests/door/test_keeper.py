@@ -423,6 +423,21 @@ def test_a_load_that_hangs_is_given_up(kept: Kept) -> None:
     assert kept.ask("POST", f"/v2/models/{LATER}/infer", JPEG) == 404
 
 
+def test_a_load_whose_process_is_killed_is_begun_again(kept: Kept) -> None:
+    def find_loading() -> set[int]:
+        of_it = (each for each in kept.processes() if any(LATER in w for w in each.info["cmdline"]))
+        return {each.pid for each in of_it if Path(each.info["cmdline"][0]).name == STUB}
+
+    first = wait_until(find_loading, "the load to begin", 60)
+    for each in first:
+        os.kill(each, signal.SIGKILL)
+    wait_until(lambda: find_loading() - first, "another one", 60)
+    kept.gate.touch()
+    path = f"/v2/models/{LATER}/infer"
+    wait_until(lambda: kept.ask("POST", path, JPEG) == 200, "it to be loaded", 60)
+    assert kept.answers()
+
+
 def test_damaged_notes_are_mended(kept: Kept) -> None:
     file = kept.run_dir / keeper_notes.READINESS
     file.write_bytes(b"\xff{")
