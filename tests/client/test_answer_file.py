@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from pyarrow import parquet
 
 from tests.client.stand_in import StandIn
 from tests.client.test_command_line import pictures, run
@@ -40,26 +39,24 @@ def test_a_run_goes_on_where_one_was_killed(stand_in: StandIn, pictures: Path) -
 
 
 @pytest.mark.parametrize("top", [1, 2])
-def test_each_form_has_the_same_answers(stand_in: StandIn, pictures: Path, top: int) -> None:
-    found = []
-    for form in ("csv", "jsonl", "parquet"):
-        run(
-            "--url",
-            stand_in.url,
-            "--out",
-            f"{pictures}/it.{form}",
-            "--top",
-            f"{top}",
-            str(pictures),
-        )
-    for row in read_rows(pictures / "it.csv"):
-        found.append((row["source"], row["label"], float(row["probability"])))
-    for line in (pictures / "it.jsonl").read_text().splitlines():
-        answer = json.loads(line)
-        label = answer["labels"][0]
-        assert (answer["source"], label["label"], label["probability"]) in found
-    table = parquet.read_table(pictures / "it.parquet").to_pylist()
-    assert [(row["source"], row["label"], row["probability"]) for row in table] == found
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_each_form_has_the_same_answers(
+    form: str, top: int, stand_in: StandIn, pictures: Path
+) -> None:
+    if form == "parquet":  # which hardly anyone asks for
+        parquet = pytest.importorskip("pyarrow.parquet")
+    for name in ("it.csv", f"it.{form}"):
+        run("--url", stand_in.url, "--out", f"{pictures}/{name}", "--top", f"{top}", str(pictures))
+    rows = read_rows(pictures / "it.csv")
+    assert len(rows) == 19
+    wanted = [(row["source"], row["label"], float(row["probability"])) for row in rows]
+    if form == "parquet":
+        table = parquet.read_table(pictures / "it.parquet").to_pylist()
+        assert [(row["source"], row["label"], row["probability"]) for row in table] == wanted
+        return
+    answers = [json.loads(line) for line in (pictures / "it.jsonl").read_text().splitlines()]
+    best = [(answer["source"], answer["labels"][0]) for answer in answers]
+    assert [(name, each["label"], each["probability"]) for name, each in best] == wanted
 
 
 def test_a_name_that_the_file_has_to_quote(stand_in: StandIn, tmp_path: Path) -> None:
