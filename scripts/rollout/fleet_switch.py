@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from bundle_serving.infer import Answer
+from scripts.base import console
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.rollout.fleet import Fleet
@@ -19,14 +20,14 @@ from scripts.rollout.rollout import (
     Refused,
     Up,
     ask_version,
-    compare_answers,
     compare_labelled,
     gists,
     judge,
+    require_agreement,
     watch,
 )
 from scripts.rollout.stream import Stream
-from scripts.rollout.verdict import Figures, Seen
+from scripts.rollout.verdict import Agreement, Figures, Seen
 from scripts.server.evaluating import One
 
 
@@ -54,9 +55,12 @@ class FleetSwitch:
         seconds, ratio = self.running.settings.watch_seconds, self.running.settings.max_p99_ratio
         old, new = self.fleet.old, self.fleet.new
         if least:
-            live = ask_version(self.running, new.pipeline.ensemble, old, stream.questions)
+            with console.waiting(f"asking {old.title} {len(stream.questions)} requests"):
+                asked = ask_version(self.running, new.pipeline.ensemble, old, stream.questions)
+                live = [*asked]
             proved = self.answers[: len(stream.questions)]
-            compare_answers(gists(old, live), gists(new, proved), new, least)
+            found = Agreement.from_gists(gists(old, live), gists(new, proved))
+            require_agreement(found, new, least)
         before = watch(stream, seconds, f"version {old.number} alone, for comparison")
         labelled = self.contest.ask_all(old, new.pipeline.ensemble) if self.contest else None
         if canary:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import http.client
+import random
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -221,9 +222,7 @@ class InPlace(Switch):
             loaded = waiting.seconds
         _ask_golden(self, self.running)
         if least:
-            asked = ask_version(self.running, self.pipeline, self.old, stream.questions)
-            answers = ask_version(self.running, self.candidate, self.new, stream.questions)
-            compare_answers(gists(self.old, asked), gists(self.new, answers), self.new, least)
+            self._compare_answers(stream.questions, least)
         proved = ""
         if self.contest:
             with closing(self.contest.ask(self.old, self.pipeline)) as live:
@@ -255,6 +254,22 @@ class InPlace(Switch):
         self.settle()
         took = f"loaded in {loaded:.1f} s, switched in {switched:.2f} s"
         return f"{took}, p99 {before.p99:.0f} -> {after.p99:.0f} ms{proved}"
+
+    def _compare_answers(self, questions: Sequence[Question], least: float) -> None:
+        """In random order, until it is certain."""
+        found, mixed = Agreement(0, 0), random.Random(0).sample(questions, len(questions))
+        live = ask_version(self.running, self.pipeline, self.old, mixed)
+        candidate = ask_version(self.running, self.candidate, self.new, mixed)
+        with (
+            console.waiting(f"asking both versions at most {len(mixed)} requests"),
+            closing(live),
+            closing(candidate),
+        ):
+            for one, other in zip(live, candidate, strict=True):
+                found += Agreement.from_gists(gists(self.old, [one]), gists(self.new, [other]))
+                if found.is_certain(least):
+                    break
+        require_agreement(found, self.new, least)
 
 
 def compare_labelled(
@@ -359,12 +374,9 @@ def _many_questions(settings: Settings, version: Version) -> list[Question]:
     return [*questions, *(recipe.question(file) for file in more)][:MOST_PICTURES]
 
 
-def compare_answers(
-    old: Sequence[Hashable], new: Sequence[Hashable], candidate: Version, least_percent: float
-) -> None:
-    """Of the same requests to both versions: a network that hardly ever agrees with the live one is
-    a different network, or a broken one."""
-    found = Agreement.from_gists(old, new)
+def require_agreement(found: Agreement, candidate: Version, least_percent: float) -> None:
+    """A network that hardly ever agrees with the live one is a different network, or a broken
+    one."""
     console.note(str(found))
     if not found.enough(least_percent):
         reason = f"{found}, but MIN_AGREEMENT requires {least_percent:g}%"
@@ -374,11 +386,11 @@ def compare_answers(
 
 def ask_version(
     up_now: Up, model: str, version: Version, questions: Sequence[Question]
-) -> list[Answer]:
+) -> Generator[Answer]:
     connection = up_now.server.http.connection(timeout=60)
     try:
-        with console.waiting(f"asking {version.title} {len(questions)} requests"):
-            return [ask(connection, model, question) for question in questions]
+        for question in questions:
+            yield ask(connection, model, question)
     except (OSError, http.client.HTTPException, ValueError) as fault:
         raise UserError(f"{version.title} does not answer ({fault})", STAYS) from None
     finally:

@@ -12,6 +12,7 @@ from scripts.evaluation.sequential import (
     CERTAINTY,
     count_needed,
     count_share,
+    find_lower_bound,
     find_quantile_bounds,
     find_upper_bound,
 )
@@ -112,8 +113,26 @@ class Agreement:
     def from_gists(cls, old: Sequence[Hashable], new: Sequence[Hashable]) -> Agreement:
         return cls(sum(one == other for one, other in zip(old, new, strict=True)), len(old))
 
+    def __add__(self, other: Agreement) -> Agreement:
+        return Agreement(self.same + other.same, self.questions + other.questions)
+
     def __str__(self) -> str:
-        return f"the same answer to {self.same} of {self.questions} requests"
+        certain = (
+            f"with {100 * CERTAINTY:g}% certainty to {self._low:.0%} to {self._high:.0%} of such"
+        )
+        return f"the same answer to {self.same} of {self.questions} requests, {certain}"
+
+    @property
+    def _low(self) -> float:
+        return find_lower_bound(count_share(self.same, self.questions))
+
+    @property
+    def _high(self) -> float:
+        return find_upper_bound(count_share(self.same, self.questions))
+
+    def is_certain(self, least_percent: float) -> bool:
+        """That it is enough, or not, however many more are asked."""
+        return 100 * self._low >= least_percent or 100 * self._high < least_percent
 
     def enough(self, least_percent: float) -> bool:
         return 100 * self.same >= least_percent * self.questions

@@ -12,7 +12,7 @@ from scripts.artefacts import progress
 from scripts.base import console
 from scripts.base.paths import ROOT
 from scripts.repository.history import Event
-from scripts.rollout import rollout, shadow
+from scripts.rollout import rollout, shadow, verdict
 from scripts.rollout.stream import Answer
 from scripts.server import up
 from scripts.steps import engine, gate
@@ -110,7 +110,7 @@ def rolled_out() -> None:
     at = "scripts.rollout.rollout"
     with replaced({f"{at}.watch": lambda *_: None}):
         rollout.judge(stream, "version 12 live, on trial", 12, 1, 2.0)
-    rollout.compare_answers(["mug"] * 53, ["mug"] * 53, VERSION, 90)
+    rollout.require_agreement(verdict.Agreement(53, 53), VERSION, 90)
     carried = "loaded in 1.2 s, switched in 0.01 s, p99 312 -> 298 ms; right on 94.1%, before 93.8%"
     switch = SimpleNamespace(carry_out=lambda *_: carried)
     given, new = MagicMock(), MagicMock(title=VERSION.title)

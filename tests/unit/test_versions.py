@@ -155,9 +155,14 @@ def test_labels_must_agree_on_enough_pictures() -> None:
     found = Agreement.from_gists(
         ["mug", "car", "cup", "fox", "mug"], ["mug", "cat", "pen", "hen", "bus"]
     )
-    assert str(found) == "the same answer to 1 of 5 requests"
+    assert str(found).startswith("the same answer to 1 of 5 requests, with 99% certainty to ")
     assert found.enough(20) and not found.enough(21)
     assert Agreement.from_gists(["mug"] * 5, ["pen"] * 5).enough(0)
+    assert not found.is_certain(20)
+    alike, others = Agreement(8, 8), Agreement(0, 40)
+    assert alike.is_certain(20) and alike.enough(20)
+    assert others.is_certain(20) and not others.enough(20)
+    assert (alike + others).questions == 48
     assert Figures.from_answers([]).p99 == float("inf")
 
 
