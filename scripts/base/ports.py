@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import random
 import socket
-import struct
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from bundle_serving.process.listeners import choose
 from scripts.base.errors import UserError
 
 # Below the kernel's ephemeral ports: a client could take one of those before the server does.
 CANDIDATES = range(20_000, 30_000)
-# From the kernel's headers: to choose among those who share a port, and "the one with this number".
-SO_ATTACH_REUSEPORT_CBPF, BPF_RETURN = 51, 0x06
 LISTENS = "0A"
 # That a handshake takes, and at most that a busy server takes to accept.
 HANDSHAKE_S, ACCEPTED_S = 0.3, 5
@@ -84,38 +81,40 @@ def is_shareable(address: str, port: int) -> bool:
     return True
 
 
-@contextmanager
-def give_to_second(address: str, port: int) -> Iterator[None]:
+def give_to_second(address: str, port: int, listeners: int) -> None:
     """Of two servers that share it, the one that listens later gets every new connection, and the
-    first one accepts what has come to it: the kernel would end that with its listener."""
-    with socket.socket() as third:
-        with suppress(OSError):  # of IPv6, where the kernel decides by itself
-            _choose_the_second(third, address, port)
-        yield
-
-
-def _choose_the_second(third: socket.socket, address: str, port: int) -> None:
-    choice = ctypes.create_string_buffer(struct.pack("HBBI", BPF_RETURN, 0, 0, 1))
-    program = struct.pack("HP", 1, ctypes.addressof(choice))
-    with socket.socket() as probe:  # whether this kernel can: the third one listens with the others
-        for each in (probe, third):
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        probe.setsockopt(socket.SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, program)
-    third.bind((address, port))
-    third.listen()
-    third.setsockopt(socket.SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, program)
+    first one, with so many listeners, accepts what has come to it: the kernel would end that with
+    them."""
+    with suppress(OSError):  # the kernel cannot, and decides by itself
+        _choose(address, port, listeners)
     time.sleep(HANDSHAKE_S)
     deadline = time.monotonic() + ACCEPTED_S
     while _waiting(port) and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
+def _choose(address: str, port: int, number: int) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as probe, socket.socket(family) as third:
+        for each in (probe, third):
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if family == socket.AF_INET6:  # as Envoy's
+                each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
+        choose(probe, number)  # whether this kernel can: the third one listens with the others
+        third.bind((address, port))
+        third.listen()
+        choose(third, number)
+
+
 def _waiting(port: int) -> bool:
     """Whether a listener there has connections to accept."""
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        _, local, _, state, queues, *_ = line.split()
-        if state == LISTENS and local.endswith(f":{port:04X}") and int(queues.split(":")[1], 16):
-            return True
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with suppress(FileNotFoundError):  # no IPv6 here
+            for line in Path(table).read_text().splitlines()[1:]:
+                _, local, _, state, queues, *_ = line.split()
+                waiting = int(queues.split(":")[1], 16)
+                if state == LISTENS and local.endswith(f":{port:04X}") and waiting:
+                    return True
     return False
 
 

@@ -3,7 +3,7 @@ same ports (SO_REUSEPORT); containers have theirs by a relay (bundle_door.relay)
 
 from __future__ import annotations
 
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 
@@ -59,9 +59,9 @@ def drain_local(run_dir: Path, settings: Settings) -> None:
     """New connections come to the other server from now on; those that are open end with their next
     answer."""
     with suppress(OSError, HTTPException, sockets.NotPrivate):  # its door does not run
-        with ExitStack() as steered:
-            for port in settings.ports.values():
-                steered.enter_context(ports.give_to_second(settings.bind, port))
-            drain.announce_end(run_dir)
-            drain.close_ports(run_dir)
+        listeners = drain.count_threads(run_dir)  # of each port: Envoy's threads have one each
+        for port in settings.ports.values():
+            ports.give_to_second(settings.bind, port, listeners)
+        drain.announce_end(run_dir)
+        drain.close_ports(run_dir)
         drain.wait_for_end(run_dir)

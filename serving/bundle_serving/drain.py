@@ -18,6 +18,11 @@ IDLE_S, REQUESTS_S, ANSWER_S = 8, 20, 5
 ACTIVE = "/stats?filter=^http.*downstream_(cx|rq)_active"
 
 
+def count_threads(run_dir: Path) -> int:
+    """Of Envoy."""
+    return int(_ask(run_dir, "GET", "/stats?filter=^server.concurrency$").rpartition(": ")[2])
+
+
 def announce_end(run_dir: Path) -> None:
     """From now on each connection ends with its next answer."""
     _ask(run_dir, "POST", "/drain_listeners?graceful")

@@ -112,10 +112,11 @@ def over_grpc(project: Project, photo: bytes) -> Callable[[], str]:
 
 @pytest.mark.long
 def test_no_request_is_lost(served: Project) -> None:
-    """There, and back to the side where the first one ran."""
+    """There, and back to the side where the first one ran; of several listeners at a port, too."""
     photo = picture()
     ways = [way(served, photo) for way in (over_http, over_one_connection, over_grpc)]
-    for settings in ({"MAX_BODY_MB": "32"}, {"MAX_BODY_MB": "64"}):
+    for size, processes in (("32", "2"), ("16", "2"), ("64", "")):
+        settings = {"MAX_BODY_MB": size, "DOOR_PROCESSES": processes}
         began, before = served.server_began(), served.processes()
         with asked_by_many(*ways) as got:
             output = served.made("up", **settings)

@@ -64,41 +64,61 @@ def test_two_servers_share_a_port_only_if_both_mean_to(monkeypatch: pytest.Monke
     assert "of memory" in str(handover.obstacle(settings_for(1), settings_for(2), os.getpid()))
 
 
-def test_what_came_to_the_first_is_left_to_it_and_all_else_goes_to_the_second() -> None:
+@pytest.mark.parametrize(
+    ("of_first", "of_second", "address"),
+    [(1, 1, "127.0.0.1"), (1, 2, "127.0.0.1"), (2, 2, "::1"), (4, 4, "0.0.0.0"), (1, 1, "::")],
+)
+def test_what_came_to_the_first_is_left_to_it_and_all_else_goes_to_the_second(
+    of_first: int, of_second: int, address: str
+) -> None:
+    """Each server has a listener for each of its threads."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with ExitStack() as stack:
-        first = stack.enter_context(socket.create_server(("127.0.0.1", 0), reuse_port=True))
-        port = first.getsockname()[1]
 
-        def asked(count: int) -> None:
+        def listen(count: int, port: int = 0) -> list[socket.socket]:
+            listening = []
             for _ in range(count):
-                stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+                each = stack.enter_context(socket.socket(family))
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                if family == socket.AF_INET6:
+                    each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
+                each.bind((address, port))
+                each.listen(100)
+                each.setblocking(False)
+                port = each.getsockname()[1]
+                listening.append(each)
+            return listening
 
-        def accepted(server: socket.socket) -> int:
+        def ask(count: int) -> None:
+            for _ in range(count):
+                stack.enter_context(socket.create_connection((address, port)))
+
+        def accept(server: list[socket.socket]) -> int:
             count = 0
-            with suppress(BlockingIOError):
-                while True:
-                    server.accept()[0].close()
-                    count += 1
+            for each in server:
+                with suppress(BlockingIOError):
+                    while True:
+                        each.accept()[0].close()
+                        count += 1
             return count
 
-        first.setblocking(False)
-        asked(5)
-        accepting = threading.Timer(0.5, lambda: earlier.append(accepted(first)))
+        first = listen(of_first)
+        port = first[0].getsockname()[1]
+        ask(5)
+        accepting = threading.Timer(0.5, lambda: earlier.append(accept(first)))
         earlier: list[int] = []
         accepting.start()
-        second = stack.enter_context(
-            socket.create_server(("127.0.0.1", port), reuse_port=True, backlog=100)
-        )
-        second.setblocking(False)
-        with ports.give_to_second("127.0.0.1", port):
-            accepting.join()
-            assert earlier == [5]
-            asked(40)
-            assert (accepted(first), accepted(second)) == (0, 40)
-            first.close()
-            asked(20)
-        asked(20)
-        assert accepted(second) == 40
+        second = listen(of_second, port)
+        ports.give_to_second(address, port, of_first)
+        accepting.join()
+        assert earlier == [5]
+        ask(40)
+        assert (accept(first), accept(second)) == (0, 40)
+        for number, each in enumerate(first):
+            each.close()
+            ask(20)
+            assert accept(first[number + 1 :]) == 0
+        assert accept(second) == 20 * of_first
 
 
 def test_a_silence_is_announced_with_its_length() -> None:
