@@ -8,6 +8,7 @@ make up. Exit 1 where something did not come back or was answered as it should n
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -69,6 +70,8 @@ def main() -> int:
     with serve_own(LOG) as (subject, own):
         if own is None:
             console.note("the kernel does not allow mounts: no trials with a full disk or /dev/shm")
+        if os.getuid():
+            console.note("not root: no trial as another user")
         before = subject.expected_processes()
         usual = _usual(subject)
         for trial in trials(sorted(before), own, scale):

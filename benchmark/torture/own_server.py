@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import psutil
+
 from benchmark.torture.subject import Subject
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.process import keeper_notes
+from bundle_serving.process.start_server import STOP_S
 from scripts.base.paths import PYTHON
 from scripts.base.ports import free_ports
 from scripts.recipes import pipelines
@@ -62,7 +65,14 @@ def serve_own(log: Path) -> Iterator[tuple[Subject, Own | None]]:
             disk = seen / run.lstrip("/")
             _wait_for_others(disk)
             own = Own(disk, seen / "dev/shm") if apart else None
-            yield Subject(root, address, f"127.0.0.1:{grpc}", main), own
+            subject = Subject(root, address, f"127.0.0.1:{grpc}", main)
+            try:
+                yield subject, own
+            finally:
+                if subject.root != root:
+                    left = psutil.Process(subject.root)
+                    left.terminate()
+                    left.wait(STOP_S)
 
 
 def _wait_for_others(run: Path) -> None:

@@ -32,9 +32,9 @@ PARTS = ("server", "door", "envoy", "keeper")
 NOT_RUNNING = psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE
 
 
-@dataclass(frozen=True)
+@dataclass
 class Subject:
-    root: int  # the process that started all others
+    root: int  # the process that started all others, or has taken its place
     http: str
     grpc: str
     pipeline: str = DEFAULT

@@ -6,10 +6,12 @@ from __future__ import annotations
 import http.client
 import itertools
 import json
+import os
 import resource
 import selectors
 import signal
 import socket
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import grpc
+import psutil
 
 from benchmark.torture import flood, messages, pictures, unfinished
 from benchmark.torture.odd_pictures import flat_png
@@ -27,6 +30,7 @@ from benchmark.torture.requests import HARMLESS, RAW, Hostile, attacks, mutants,
 from benchmark.torture.subject import PARTS, PICTURE, Subject, harm
 from bundle_serving.process import keeper_notes, sockets
 from bundle_serving.protocol import kserve
+from scripts.base import lock
 
 SEED = 15
 TRIAL_S = 5
@@ -35,6 +39,7 @@ SOME, FEW = 16, 4
 MOST_ROWS = 256
 # All at once would be a flood, which is a trial of its own.
 BETWEEN_HANG_UPS_S = 0.005
+NOBODY = "nobody"
 LARGE = pictures.of_a_megabyte()
 
 Progress = Callable[[str], None]
@@ -77,6 +82,9 @@ def trials(victims: list[str], own: Own | None, scale: float) -> Iterator[Trial]
         yield Trial("damaged notes", _damaged_notes(own.disk))
         yield Trial("a full disk", _full_disk(own.disk), True)
         yield Trial("a full /dev/shm", _full_memory(own.shared_memory), True)
+    if os.getuid() == 0:
+        yield Trial("another user's locks", _locks)
+    yield Trial("the guard: SIGKILL", _without_guard)
 
 
 def _attacks(subject: Subject, progress: Progress) -> str:
@@ -353,6 +361,27 @@ def _without_sockets(disk: Path) -> Callable[[Subject, Progress], str]:
         return f"{len(deleted)}, each made again"
 
     return run
+
+
+def _locks(subject: Subject, progress: Progress) -> str:
+    """On what commands wait for, and the keeper."""
+    files = lock.OF_CHANGES, lock.hands_off_file()
+    for file in files:
+        progress(file.name)
+        locks = subprocess.run(
+            ["flock", "--nonblock", str(file), "true"], user=NOBODY, capture_output=True
+        )
+        if not locks.returncode:
+            raise Harmed(f"another user can lock {file}")
+    return f"{len(files)}, each refused"
+
+
+def _without_guard(subject: Subject, progress: Progress) -> str:
+    """The keeper takes its place."""
+    keeper = subject.running()["keeper"][0]
+    harm(psutil.Process(subject.root), signal.SIGKILL)
+    subject.root = keeper.pid
+    return "its place was taken"
 
 
 def _damaged_notes(disk: Path) -> Callable[[Subject, Progress], str]:
