@@ -412,6 +412,15 @@ def test_what_is_not_answered_is_dated(tab: Tab) -> None:
         assert axe.violations(tab, axe.script()) == []
 
 
+def test_a_server_that_stands_still_is_dated(tab: Tab) -> None:
+    tab.until("document.querySelector('#tiles').innerText")
+    tab.run("""window.fetch = (_, options) => new Promise((_, failed) =>
+        options?.signal?.addEventListener('abort', () => failed(options.signal.reason)))""")
+    tab.until("document.body.classList.contains('gone')")
+    assert re.match(r"As of \d+:\d\d:\d\d", tab.text("#dated"))
+    assert tab.text("#health") == "The server does not answer"
+
+
 # As the server would tell it: in the last slot 20 answers; of 5 requests without one, 2 were
 # refused, 1 sent away as busy, and 2 failed.
 OBSERVED = """{ const real = window.fetch;

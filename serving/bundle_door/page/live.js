@@ -4,6 +4,8 @@ import { json } from "./server.js";
 import { ms } from "./answers/answers.js";
 
 const EVERY_MS = 5000, SOON_MS = 1000;
+// What has not come by then will not: a server that stands still, or a network that lost it.
+const PATIENT_MS = 10_000;
 const BECAME = {
   published: "published", begins: "rollout began", serves: "live", stayed: "not switched to",
 };
@@ -37,7 +39,7 @@ export function lookSoon() {
 async function show(names) {
   let state;
   try {
-    state = await json("page/live.json", { quiet: true });
+    state = await json("page/live.json", { quiet: true, signal: AbortSignal.timeout(PATIENT_MS) });
   } catch (fault) {
     health("bad", fault.message);
     document.body.classList.add("gone");
