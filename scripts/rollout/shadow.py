@@ -45,11 +45,11 @@ class Seen:
     def read(cls, address: Address, version: int) -> Seen:
         for told in triton_api.get(address, "/shadows"):
             if told["version"] == str(version):
-                return cls.of(told)
+                return cls.parse(told)
         return cls()
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> Seen:
+    def parse(cls, told: dict[str, Any]) -> Seen:
         """As the door tells it."""
         same, differ, failed, left_out = (told["counts"].get(name, 0) for name in OUTCOMES)
         moved, changes, seconds = told["moved"], told["changes"], told["seconds"]

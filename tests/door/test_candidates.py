@@ -225,7 +225,7 @@ def test_copies_go_to_the_candidate_and_nobody_notices(server: Behind, tmp_path:
 def read_seen(server: Behind, version: int) -> Seen:
     """As `make shadow` reads it."""
     told = json.loads(server.ask("GET", "/v2/shadows", headers={ADMIN_KEY: KEY})[2])
-    return next((Seen.of(each) for each in told if each["version"] == str(version)), Seen())
+    return next((Seen.parse(each) for each in told if each["version"] == str(version)), Seen())
 
 
 def test_a_class_that_is_broken_is_found_from_copies(server: Behind) -> None:

@@ -7,7 +7,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from benchmark import verdicts
+from benchmark.simulated import verdicts
 from scripts.evaluation.sequential import (
     Drop,
     count_needed,

@@ -42,7 +42,7 @@ def main() -> int:
         return 0
     server = find_server()
     metrics = server.where(server.settings_at_start.metrics_port)
-    with beside(asked.version, pasts) as about:
+    with load_beside(asked.version, pasts) as about:
         before = processor.parse(processor.fetch(metrics))
         presents = ask(about, server.http, pace)
         after = processor.parse(processor.fetch(metrics))
@@ -68,7 +68,7 @@ def read_labels(text: str) -> dict[str, str]:
 
 
 @contextmanager
-def beside(version: int | None, pasts: list[Past]) -> Iterator[list[Past]]:
+def load_beside(version: int | None, pasts: list[Past]) -> Iterator[list[Past]]:
     """What is to be asked, once the version is there."""
     if version is None:
         yield pasts

@@ -3,8 +3,8 @@ of labelled answers that is its accuracy (average thresholded confidence: Garg e
 unlabeled data to predict out-of-distribution performance", ICLR 2022).
 
 That is too high where pictures are worse than the labelled ones: a network is then surer than it
-should be. So a bound above is told, and none below; and none of
-single classes, which may have become surer. `python -m benchmark.unlabelled` tries it out.
+should be. So a bound above is told, and none below; and none of single classes, which may have
+become surer. `python -m benchmark.simulated.unlabelled` tries it out.
 """
 
 from __future__ import annotations

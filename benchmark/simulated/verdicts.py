@@ -1,7 +1,7 @@
 """Are verdicts as certain as they say? Simulated rollouts, judged as `make rollout EVAL=` does at
 250 moments each, until it is certain.
 
-    python -m benchmark.verdicts [--rollouts 1000] [--items 10000] [--differing 0.04]
+    python -m benchmark.simulated.verdicts [--rollouts 1000] [--items 10000] [--differing 0.04]
 
 Prints a table for docs/eval.md, and ends with 1 if a claim is wrong more often than stated, or a
 version that is worse by 2 points is found in less than 95%.

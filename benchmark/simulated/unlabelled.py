@@ -1,12 +1,11 @@
 """How often is a version right, without labels? What the door tells of drawn things that are noisy,
 blurred, or of other shares, beside the truth.
 
-    python -m benchmark.unlabelled [--pictures 8000] [--rounds 500]
+    python -m benchmark.simulated.unlabelled [--pictures 8000] [--rounds 500]
 
 Each round takes other pictures: 1,000 labelled ones as for `make eval`, and the door's last 1,000
 answers. Prints a table for docs/eval.md, and ends with 1 if the truth is above the bound more often
-than stated. The last column, of what was called a
-class, is why no such bound is told of classes.
+than stated. The last column, of what was called a class, is why no such bound is told of classes.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""How often what is said with certainty is true, in rounds that are drawn by chance."""
