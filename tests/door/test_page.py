@@ -225,17 +225,27 @@ def test_boxes_are_chosen_by_score_and_class(tab: Tab, tmp_path: Path) -> None:
     find(tab, street)
     assert tab.text("#ask-title") == "What's where in your picture?"
     assert tab.text(".least output") == "40 %"
-    tab.run("""{ const slider = document.querySelector('.least input');
-        slider.value = 0.6; slider.dispatchEvent(new Event('input')); }""")
+    slide(tab, 0.95)
+    assert tab.text(".answer .empty") == "Nothing scores 95\N{NO-BREAK SPACE}% or more."
+    slide(tab, 0.6)
     assert tab.text(".least output") == "60 %"
     assert count_shown(tab, ".frame") == count_shown(tab, ".found li") == 2
+    assert tab.text(".answer .empty") == ""
     tab.run("document.querySelectorAll('.chips button')[1].click()")
     assert tab.text(".chips [aria-pressed=false]") == "<b>dog</b> 1"
     assert count_shown(tab, ".frame") == count_shown(tab, ".found li") == 1
+    tab.run("document.querySelector('.chips button').click()")
+    assert tab.text(".answer .empty") == "All of its classes are switched off."
+    tab.run("document.querySelector('.chips button').click()")
     # The list is beside the picture.
     tab.look(1366, 768)
     scene, listed = (rectangle(tab, each) for each in (".scene", ".found"))
     assert listed["left"] >= scene["right"] and listed["top"] == scene["top"]
+
+
+def slide(tab: Tab, score: float) -> None:
+    tab.run(f"""{{ const slider = document.querySelector('.least input');
+        slider.value = {score}; slider.dispatchEvent(new Event('input')); }}""")
 
 
 def test_a_long_list_is_shown_in_part(tab: Tab, page: Behind, tmp_path: Path) -> None:
@@ -789,7 +799,8 @@ def test_of_many_pictures_those_on_screen_come_first(tab: Tab, tmp_path: Path) -
     assert tab.text(".far") == "4 of 500 · stopped" and tab.text(".again") == "Ask the other 496"
     assert tab.text(".many .facts") == "untrained weights ImageNet, version 3: 4 high"
     said = tab.run("[...document.querySelectorAll('.grid .said')].map(each => each.innerText)")
-    assert sorted({*said}) == ["high 100 %", "not asked"] and said.count("not asked") == 496
+    assert sorted({*said}) == ["high 100\N{NO-BREAK SPACE}%", "not asked"]
+    assert said.count("not asked") == 496
     rows = [line.split(",") for line in save(tab, "CSV").splitlines()[1:]]
     files = [f"{number:03}.jpg" for number in range(500)]
     assert list(dict.fromkeys(row[0] for row in rows)) == files
@@ -830,9 +841,11 @@ def test_many_answers_are_summed_up_and_taken_along(tab: Tab, tmp_path: Path) ->
     assert tab.text(".many .facts") == f"untrained weights ImageNet, version 3: 11 high, 1 “{why}”"
     assert tab.text(".grid li:last-child .said") == why
     assert tab.text(".grid .file") == "000.jpg"
-    assert tab.run("document.querySelector('.many-head button').ariaDisabled") == "true"
+    assert tab.text(".many-head").split()[-2:] == ["CSV", "JSON"]
+    assert not count_shown(tab, ".many-head button:first-of-type")  # Stop
     head, *lines = save(tab, "CSV").splitlines()
-    assert head == "\ufefffile,pipeline,model,version,rank,label,probability,error,class,ms"
+    named = "file,pipeline,model,version,rank,label,probability,error,class,ms,share"
+    assert head == f"\ufeff{named},left,top,right,bottom"
     # By both of its names: the page's, and that of the API.
     assert lines[0].startswith(f"000.jpg,ImageNet,{PIPELINE},3,1,high,")
     high = [line.split(",") for line in lines[:3]]
@@ -852,8 +865,45 @@ def test_many_answers_are_summed_up_and_taken_along(tab: Tab, tmp_path: Path) ->
         tab.look(dark=dark)
         assert axe.violations(tab, axe.script()) == []
     tab.look(width=360, height=700)
-    tab.run("document.getElementById('whole-close').click()")
+    for x, is_open in ((180, True), (2, False)):  # in it, and beside it
+        for kind in ("mousePressed", "mouseReleased"):
+            tab.do("Input.dispatchMouseEvent", type=kind, x=x, y=350, button="left", clickCount=1)
+        assert tab.run("document.getElementById('whole').open") == is_open
     assert tab.run("document.documentElement.scrollWidth") <= 360
+    # The wheel goes on below so few.
+    assert tab.run("getComputedStyle(document.querySelector('.grid')).overflowY") == "visible"
+
+
+def test_where_things_are_is_taken_along(tab: Tab, tmp_path: Path) -> None:
+    choose(tab, "detection")
+    choose(tab, "segmentation", "beside")
+    files = [tmp_path / f"{number}.jpg" for number in range(9)]
+    for file in files:
+        file.write_bytes(picture((200, 100)))
+    tab.drop(*files)
+    tab.until("document.querySelector('.far')?.innerText.startsWith('18 of 18')")
+    rows = [line.split(",") for line in save(tab, "CSV").splitlines()[1:]]
+    assert [row[5:7] + row[10:] for row in rows[:6]] == [
+        ["car", "0.91", "", "20", "10", "120", "90"],
+        ["<b>dog</b>", "0.62", "", "100", "40", "200", "100"],
+        ["car", "0.4", "", "0", "0", "50", "50"],
+        ["background", "0.5", "0.5", "", "", "", ""],
+        ["car", "0.375", "0.375", "", "", "", ""],
+        ["<b>dog</b>", "0.125", "0.125", "", "", "", ""],
+    ]
+    # What is shown: no more than from the chosen score on.
+    slide(tab, 0.7)
+    boxes, areas, *_ = json.loads(save(tab, "JSON"))
+    corners = {"left": 20, "top": 10, "right": 120, "bottom": 90}
+    assert [each["box"] for each in boxes["labels"]] == [corners]
+    assert [each["share"] for each in areas["labels"]] == [0.5, 0.375, 0.125]
+    tab.run("document.querySelector('.grid button').click()")
+    assert tab.text("#whole .least output") == "70 %" and count_shown(tab, "#whole .frame") == 1
+    tab.run("document.getElementById('whole').close()")
+    slide(tab, 0.95)
+    assert tab.text(".said").startswith("Nothing scores 95\N{NO-BREAK SPACE}% or more · ")
+    assert tab.text(".many .facts").startswith("Detection, version 1: 9 nothing found")
+    assert axe.violations(tab, axe.script()) == []
 
 
 def test_versions_are_compared_and_looking_does_not_count(tab: Tab, tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ async function askTile(many, tile, asked, signal) {
   for (const pipeline of asked.filter(each => !tile.got.has(each))) {
     const got = await getAnswer(pipeline, { ...tile.question, signal });
     if (got.fault?.name === "AbortError") return;
-    many.add(tile, pipeline, got, () => showWhole(tile, asked));
+    many.add(tile, pipeline, got, () => showWhole(tile, asked, many.least));
   }
   const answers = asked.map(each => tile.got.get(each).found).filter(Boolean);
   const alike = answers.length > 1 ? areAlike(asked, answers) : null;
@@ -221,12 +221,12 @@ async function askTile(many, tile, asked, signal) {
 }
 
 // One of many, as a card over the page: what has been answered.
-function showWhole({ question, got }, asked) {
+function showWhole({ question, got }, asked, least) {
   const { made, columns } = card(question);
   const pipelines = asked.filter(each => got.has(each)), places = pipelines.map(waiting);
   columns.append(...places);
   byId("whole-card").replaceChildren(made);
-  pipelines.forEach((pipeline, at) => showGot(places[at], pipeline, got.get(pipeline), question));
+  pipelines.forEach((pipeline, at) => showGot(places[at], pipeline, got.get(pipeline), { ...question, least }));
   const answers = pipelines.map(each => got.get(each).found);
   if (answers.length > 1 && answers.every(Boolean)) compared(places, pipelines, answers, areAlike(pipelines, answers));
   byId("whole").showModal();
@@ -298,6 +298,10 @@ byId("forget").addEventListener("click", () => {
   forgetTally();
 });
 byId("whole-close").addEventListener("click", () => byId("whole").close());
+byId("whole").addEventListener("pointerdown", ({ target, clientX: x, clientY: y }) => {
+  const { left, right, top, bottom } = target.getBoundingClientRect();
+  if (target === byId("whole") && (x < left || x > right || y < top || y > bottom)) target.close();
+});
 byId("pipeline").addEventListener("change", () => { offerBeside(); offerLast(); keep("pipeline"); });
 byId("beside").addEventListener("change", () => { offerBeside(byId("beside").value); keep("pipeline", "beside"); });
 byId("key-change").addEventListener("click", () => askForKey());

@@ -45,7 +45,7 @@ export function waiting(pipeline) {
 
 export function answered(place, pipeline, found, question) {
   place.closest(".card").classList.toggle("scenic", Boolean(found.boxes ?? found.areas));
-  const told = element("div", { className: "told" }, element("div", {}, ...shown(found, question.file)));
+  const told = element("div", { className: "told" }, element("div", {}, ...shown(found, question)));
   (told.querySelector(".beside > :last-child") ?? told).append(whereOf(found, pipeline));
   place.replaceChildren(
     element("h3", {}, titleOf(pipeline)), facts(pipeline), told,
@@ -67,8 +67,8 @@ const wholeOf = found => Math.max(found.timings?.total_ms ?? 0, found.browser_ms
 const whereOf = (found, pipeline, whole = wholeOf(found)) =>
   found.timings ? waterfall(found, pipeline.kind, whole) : onlyTotal(found);
 
-function shown(found, file) {
-  if (found.boxes) return drawn(found.boxes, file);
+function shown(found, { file, least }) {
+  if (found.boxes) return drawn(found.boxes, file, least);
   if (found.areas) return coloured(found, file);
   if (found.table) return tabled(found.table);
   return [element("ol", { className: "labels" }, ...found.labels.map(bar))];

@@ -2,7 +2,7 @@
 // points at one, or reaches it with the keyboard, sees the other.
 import { element } from "../elements.js";
 import { bar, plain } from "./bars.js";
-import { chips, least } from "./filters.js";
+import { chips, least, noneOf } from "./filters.js";
 
 // White text is legible on each.
 const COLOURS = ["#0f766e", "#b3261e", "#1d4ed8", "#8a4b00", "#7c3aed", "#be185d", "#3f6212", "#334155"];
@@ -13,7 +13,8 @@ const MOST_NAMES = 6;
 // Rows of the list, until all are wanted.
 const MOST_ROWS = 10;
 
-export function drawn(boxes, file) {
+// `from`: the least score at first.
+export function drawn(boxes, file, from = 0) {
   if (!boxes.length) return [element("p", { className: "empty" }, "Nothing found.")];
   const picture = element("img", { alt: "", src: URL.createObjectURL(file) });
   const scene = element("div", { className: boxes.length > MOST_NAMES ? "scene crowded" : "scene", "aria-hidden": "true" }, picture);
@@ -34,12 +35,13 @@ export function drawn(boxes, file) {
     for (const { each, frame } of pairs) place(frame, each, picture.naturalWidth, picture.naturalHeight);
   });
   const all = element("button", { type: "button" });
-  return [filters(pairs, colours, all), element("div", { className: "beside" }, scene, element("div", {}, list, all))];
+  const none = element("p", { className: "empty", role: "status" });
+  return [filters(pairs, colours, all, none, from), element("div", { className: "beside" }, scene, element("div", {}, none, list, all))];
 }
 
-function filters(pairs, colours, all) {
+function filters(pairs, colours, all, none, from) {
   const lowest = Math.floor(100 * Math.min(...pairs.map(({ each }) => each.probability))) / 100;
-  let score = lowest, off = new Set(), most = MOST_ROWS;
+  let score = Math.max(lowest, from), off = new Set(), most = MOST_ROWS;
   const show = () => {
     let count = 0;
     for (const { each, frame, entry } of pairs) {
@@ -47,6 +49,7 @@ function filters(pairs, colours, all) {
       if (!frame.hidden) count += 1;
       entry.hidden = frame.hidden || count > most;
     }
+    none.textContent = count ? "" : pairs.some(({ each }) => each.probability >= score) ? "All of its classes are switched off." : `${noneOf(score)}.`;
     all.hidden = count <= most;
     all.textContent = `Show all ${count}`;
   };
@@ -59,7 +62,7 @@ function filters(pairs, colours, all) {
   show();
   const count = name => pairs.filter(({ each }) => each.label === name).length;
   return element("div", { className: "filters" },
-    least(lowest, value => { score = value; show(); }),
+    least(score, value => { score = value; show(); }),
     chips([...colours].map(([name, colour]) => [name, `${plain(name)} ${count(name)}`, colour]), found => { off = found; show(); }));
 }
 

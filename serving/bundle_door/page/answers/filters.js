@@ -20,14 +20,16 @@ export function chips(names, changed) {
   return made;
 }
 
-export function least(lowest, changed) {
-  const shown = element("output", {}, percent(lowest));
-  const slider = element("input", { type: "range", min: "0", max: "1", step: "0.01", value: String(lowest) });
+export function least(score, changed) {
+  const shown = element("output", {}, percent(score));
+  const slider = element("input", { type: "range", min: "0", max: "1", step: "0.01", value: String(score) });
   slider.addEventListener("input", () => {
     shown.textContent = percent(slider.value);
     changed(Number(slider.value));
   });
   return element("label", { className: "least" }, "Score at least ", slider, shown);
 }
+
+export const noneOf = score => `Nothing scores ${percent(score).replace(" ", "\u00a0")} or more`;
 
 const percent = share => `${Math.round(100 * share)} %`;

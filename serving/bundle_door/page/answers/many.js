@@ -2,21 +2,25 @@
 import { byId, element } from "../elements.js";
 import { plain } from "./bars.js";
 import { marksOf, titleOf } from "./answers.js";
+import { least, noneOf } from "./filters.js";
 
 // From so many on: each as a card of its own would be a page of 200 screens.
 export const MANY = 9;
+const PLACES = ["left", "top", "right", "bottom"];
 const MOST_COUNTED = 4;
+// Of more, the grid scrolls by itself.
+const MOST_WHOLE = 60;
 
 export class Many {
   // `ask` asks about some of its tiles, until `stop`.
   constructor(questions, pipelines, ask, stop) {
     this.pipelines = pipelines;
     this.alike = [0, 0]; // of two versions: differs, same
+    this.least = 0; // score of a box
     this.tiles = questions.map(question => this.tile(question));
     this.far = element("p", { className: "far", role: "status" });
     this.counts = element("ul", { className: "facts" });
     this.stop = button("Stop", () => {
-      if (this.stop.ariaDisabled === "true") return;
       stop();
       this.stopped = true;
       this.tiles.forEach(each => this.say(each));
@@ -27,11 +31,21 @@ export class Many {
     const exports = [["CSV", "text/csv", csv], ["JSON", "application/json", json]];
     this.files = exports.map(([name, type, write]) =>
       button(name, () => save(`${nameOf(pipelines)}.${name.toLowerCase()}`, type, write(this.answers()))));
-    this.grid = element("ul", { className: "grid", tabIndex: 0, "aria-label": "Answers" }, ...this.tiles.map(each => each.made));
+    this.grid = element("ul", { className: questions.length > MOST_WHOLE ? "grid long" : "grid", tabIndex: 0, "aria-label": "Answers" }, ...this.tiles.map(each => each.made));
     this.made = element("section", { className: "many" },
-      element("div", { className: "many-head" }, this.far, this.stop, ...this.files), this.counts,
+      element("div", { className: "many-head" }, this.far, this.stop, ...this.files), ...this.slider(), this.counts,
       this.again, this.grid); // not where Stop is, lest a second click asks again
     this.begin(ask);
+  }
+
+  // Which boxes count, of all of the pictures.
+  slider() {
+    if (!this.pipelines.some(each => each.kind === "boxes")) return [];
+    return [element("div", { className: "filters" }, least(this.least, score => {
+      this.least = score;
+      this.tiles.forEach(each => this.say(each));
+      this.count();
+    }))];
   }
 
   // Those that have not been asked, and those where to ask again may help.
@@ -42,7 +56,7 @@ export class Many {
       tile.said.classList.toggle("bad", [...tile.got.values()].some(each => each.fault));
     }
     this.stopped = false;
-    this.stop.ariaDisabled = "false";
+    this.stop.hidden = false;
     this.began = performance.now();
     this.before = this.answered;
     tiles.forEach(each => this.say(each));
@@ -83,14 +97,14 @@ export class Many {
 
   say(tile) {
     const got = this.pipelines.map(pipeline => tile.got.get(pipeline));
-    tile.said.textContent = got.map(each => each ? spoken(each) : this.stopped ? "not asked" : "…").join(" · ");
+    tile.said.textContent = got.map(each => each ? this.spoken(each) : this.stopped ? "not asked" : "…").join(" · ");
   }
 
   // In the order of the files, with those that have none.
   answers() {
     return this.tiles.flatMap(tile => this.pipelines.map(pipeline => ({
       file: tile.question.file.name, pipeline: pipeline.title, model: pipeline.model, version: pipeline.version,
-      ...(tile.got.has(pipeline) ? written(tile.got.get(pipeline)) : { error: this.stopped ? "not asked" : "no answer yet" }),
+      ...(tile.got.has(pipeline) ? this.written(tile.got.get(pipeline)) : { error: this.stopped ? "not asked" : "no answer yet" }),
     })));
   }
 
@@ -107,7 +121,8 @@ export class Many {
   }
 
   end(how) {
-    this.stop.ariaDisabled = "true";
+    if (document.activeElement === this.stop) this.grid.focus({ preventScroll: true });
+    this.stop.hidden = true;
     const lacking = this.tiles.filter(each => this.lacks(each)).length;
     this.again.hidden = !lacking;
     this.again.textContent = lacking < this.tiles.length ? `Ask the other ${lacking}` : "Ask again";
@@ -130,7 +145,7 @@ export class Many {
     for (const tile of this.tiles) {
       const got = tile.got.get(pipeline);
       if (!got) continue;
-      const [best] = got.fault ? [] : labelsOf(got);
+      const [best] = got.fault ? [] : this.labelsOf(got);
       const name = got.fault ? `“${got.fault.message}”` : best ? plain(best.label) : "nothing found";
       counts.set(name, (counts.get(name) ?? 0) + 1);
     }
@@ -139,21 +154,29 @@ export class Many {
     return [...sorted.slice(0, MOST_COUNTED).map(([name, count]) => `${count} ${name}`),
       ...(rest ? [`${rest} ${rest === 1 ? "other" : "others"}`] : [])].join(", ");
   }
+
+  labelsOf({ found: { boxes, areas, labels } }) {
+    return boxes?.filter(each => each.probability >= this.least) ?? areas ?? labels;
+  }
+
+  spoken(got) {
+    if (got.fault) return got.fault.message;
+    const [best] = this.labelsOf(got);
+    if (best) return `${plain(best.label)} ${(100 * best.probability).toFixed(0)}\u00a0%`;
+    return this.least ? noneOf(this.least) : "nothing found";
+  }
+
+  // What is shown; of a box its corners, of an area its share of the picture.
+  written(got) {
+    if (got.fault) return { error: got.fault.message };
+    const labels = this.labelsOf(got).map(({ label, probability, index, share, ...where }) => ({
+      label: plain(label), probability, index, share,
+      box: got.found.boxes && Object.fromEntries(PLACES.map(each => [each, where[each]])),
+    }));
+    return { labels, ms: Number(got.found.browser_ms.toFixed(1)) };
+  }
 }
 
-const labelsOf = ({ found }) => found.boxes ?? found.areas ?? found.labels;
-
-function spoken(got) {
-  if (got.fault) return got.fault.message;
-  const [best] = labelsOf(got);
-  return best ? `${plain(best.label)} ${(100 * best.probability).toFixed(0)} %` : "nothing found";
-}
-
-function written(got) {
-  if (got.fault) return { error: got.fault.message };
-  const labels = labelsOf(got).map(({ label, probability, index }) => ({ label: plain(label), probability, index }));
-  return { labels, ms: Number(got.found.browser_ms.toFixed(1)) };
-}
 
 function button(name, act) {
   const made = element("button", { type: "button" }, name);
@@ -169,9 +192,10 @@ const json = answers => `${JSON.stringify(answers, null, 1)}\n`;
 // With the mark by which spreadsheets know UTF-8.
 function csv(answers) {
   const lines = answers.flatMap(({ file, pipeline, model, version, labels = [], error = "", ms = "" }) => !labels.length
-    ? [[file, pipeline, model, version, "", "", "", error, "", ms]]
-    : labels.map(({ label, probability, index = "" }, at) => [file, pipeline, model, version, at + 1, label, probability, "", index, ms]));
-  return "\ufeff" + [["file", "pipeline", "model", "version", "rank", "label", "probability", "error", "class", "ms"], ...lines].map(line => `${line.map(cell).join(",")}\n`).join("");
+    ? [[file, pipeline, model, version, "", "", "", error, "", ms, "", "", "", "", ""]]
+    : labels.map(({ label, probability, index = "", share = "", box }, at) =>
+      [file, pipeline, model, version, at + 1, label, probability, "", index, ms, share, ...PLACES.map(each => box?.[each] ?? "")]));
+  return "\ufeff" + [["file", "pipeline", "model", "version", "rank", "label", "probability", "error", "class", "ms", "share", ...PLACES], ...lines].map(line => `${line.map(cell).join(",")}\n`).join("");
 }
 
 // Quoted, and never a formula of a spreadsheet's.
