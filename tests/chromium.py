@@ -139,6 +139,9 @@ def browser(scratch: Path, *options: str) -> Iterator[Tab]:
         tab.session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             tab.do(f"{domain}.enable")
+        # Else it may come to count as hidden after a while: then the page does not look at its
+        # server, and what is dropped does not arrive.
+        tab.do("Emulation.setFocusEmulationEnabled", enabled=True)
         yield tab
     finally:
         process.kill()
