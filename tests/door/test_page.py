@@ -127,7 +127,7 @@ def test_a_dropped_picture_is_asked_of_both_versions(tab: Tab, tmp_path: Path) -
     tab.until("document.querySelectorAll('.labels').length === 2")
     tab.until("document.getElementById('tally').innerText")
     titles = tab.run("[...document.querySelectorAll('.answer h3')].map(each => each.innerText)")
-    assert titles == ["ImageNet, version 3 same", "ImageNet, version 7 same"]
+    assert titles == ["Pictures, version 3 same", "Pictures, version 7 same"]
     assert tab.text("#tally") == "same 1 · differs 0"
     assert tab.text(".labels li").split("\n") == ["high", "100.0 %"]
     # Untrained weights are told of the pipelines chosen, and of each answer.
@@ -548,10 +548,45 @@ def test_a_file_that_is_no_picture_is_no_fault_of_the_servers(tab: Tab, tmp_path
 
 def test_the_classes_stand_below_the_question(tab: Tab) -> None:
     choose(tab, PIPELINE)
-    known = "ImageNet knows 3 classes: low, middling, high"
+    known = "3 classes: low, middling, high"
     assert tab.text("#classes") == f"{known} · in the API: {PIPELINE}"
     choose(tab, "detection")
     assert tab.text("#classes") == ""
+
+
+def test_the_title_and_a_warning_say_what_a_network_knows(tab: Tab, page: Behind) -> None:
+    for count, network, title, warned in (
+        (1000, "resnet50", "ImageNet", ""),
+        (8, "things.onnx", "Pictures", ""),
+        (8, "drawn", "Drawings", "Trained on drawings alone: the answers of Drawings show that "
+         "everything works, not what is in a photo."),
+    ):  # fmt: skip
+        open_played(tab, f"http://localhost:{page.http_port}/", f"""
+            if (path.startsWith('page/served.json')) return changed(real(path, options), told => {{
+              told.pipelines = [{{ ...told.pipelines[0], untrained: false,
+                networks: [{{ name: '{network}', weights: 'default' }}],
+                classes: {{ count: {count}, first: ['mug'] }} }}];
+            }});""")  # fmt: skip
+        assert tab.text("#pipeline") == f"{title}, version 3"
+        assert tab.text("#classes").startswith(f"{count:,} classes: mug …")
+        assert tab.text("#untrained") == warned
+
+
+def test_nothing_moves_once_it_is_known_what_is_served(tab: Tab, page: Behind) -> None:
+    places = """['choose', 'pipeline', 'drop-say', 'ask-title', 'answers-title'].map(each => {
+        const { left, top } = document.getElementById(each).getBoundingClientRect();
+        return [each, each === 'pipeline' ? 0 : left, top]; })"""  # it lies right
+    tab.look(1366, 768)
+    open_played(tab, f"http://localhost:{page.http_port}/", f"""
+        if (path.startsWith('page/served.json')) {{
+          window.before ??= {places};
+          return changed(real(path, options), told => {{
+            for (const each of told.pipelines) each.untrained = false;
+          }});
+        }}""")  # fmt: skip
+    tab.until("document.querySelectorAll('#samples button').length === 2")
+    tab.until("document.querySelector('#tiles').innerText")
+    assert tab.run("before") == tab.run(places)
 
 
 def test_the_main_pipeline_comes_first_then_networks_of_the_users(tab: Tab) -> None:
@@ -797,7 +832,7 @@ def test_of_many_pictures_those_on_screen_come_first(tab: Tab, tmp_path: Path) -
     # A second click on the same place does not begin again.
     tab.run("[...document.querySelectorAll('.many-head button')][0].click()")
     assert tab.text(".far") == "4 of 500 · stopped" and tab.text(".again") == "Ask the other 496"
-    assert tab.text(".many .facts") == "untrained weights ImageNet, version 3: 4 high"
+    assert tab.text(".many .facts") == "untrained weights Pictures, version 3: 4 high"
     said = tab.run("[...document.querySelectorAll('.grid .said')].map(each => each.innerText)")
     assert sorted({*said}) == ["high 100\N{NO-BREAK SPACE}%", "not asked"]
     assert said.count("not asked") == 496
@@ -838,7 +873,7 @@ def test_many_answers_are_summed_up_and_taken_along(tab: Tab, tmp_path: Path) ->
     tab.drop(*many(tmp_path, 11), broken)
     tab.until("document.querySelector('.far').innerText.startsWith('12 of 12')")
     why = "Not a JPEG"
-    assert tab.text(".many .facts") == f"untrained weights ImageNet, version 3: 11 high, 1 “{why}”"
+    assert tab.text(".many .facts") == f"untrained weights Pictures, version 3: 11 high, 1 “{why}”"
     assert tab.text(".grid li:last-child .said") == why
     assert tab.text(".grid .file") == "000.jpg"
     assert tab.text(".many-head").split()[-2:] == ["CSV", "JSON"]
@@ -847,11 +882,11 @@ def test_many_answers_are_summed_up_and_taken_along(tab: Tab, tmp_path: Path) ->
     named = "file,pipeline,model,version,rank,label,probability,error,class,ms,share"
     assert head == f"\ufeff{named},left,top,right,bottom"
     # By both of its names: the page's, and that of the API.
-    assert lines[0].startswith(f"000.jpg,ImageNet,{PIPELINE},3,1,high,")
+    assert lines[0].startswith(f"000.jpg,Pictures,{PIPELINE},3,1,high,")
     high = [line.split(",") for line in lines[:3]]
     assert high[0][8] == "2" and float(high[0][9]) > 0
     assert [row[4] for row in high] == ["1", "2", "3"] and high[0][5] == "high"
-    assert tab.run("savedAs") == "answers-imagenet.csv"
+    assert tab.run("savedAs") == "answers-pictures.csv"
     assert "'=1+1.jpg" in lines[-1] and len(lines) == 11 * 3 + 1
     answers = json.loads(save(tab, "JSON"))
     assert len(answers) == 12 and [each for each in answers if "error" in each]
@@ -909,7 +944,7 @@ def test_where_things_are_is_taken_along(tab: Tab, tmp_path: Path) -> None:
 def test_versions_are_compared_and_looking_does_not_count(tab: Tab, tmp_path: Path) -> None:
     tab.drop(*many(tmp_path, 10))
     tab.until("document.querySelector('.far').innerText.startsWith('20 of 20')")
-    versions = [f"untrained weights ImageNet, version {each}: 10 high" for each in (3, 7)]
+    versions = [f"untrained weights Pictures, version {each}: 10 high" for each in (3, 7)]
     tab.until("document.getElementById('tally').innerText.startsWith('same 10')")
     assert tab.text(".many .facts").split("\n") == [*versions, "same 10, differs 0"]
     tab.run("document.querySelector('.grid button').click()")
@@ -928,7 +963,7 @@ def test_pipelines_with_other_classes_are_not_compared(tab: Tab, tmp_path: Path)
         tab.until("document.querySelectorAll('.card .told').length === 2")
     tab.until("document.querySelector('.far')?.innerText.startsWith('20 of 20')")
     first, second = tab.text(".many .facts").split("\n")
-    assert first.startswith("untrained weights ImageNet, version 3: 10 ") and "car" not in first
+    assert first.startswith("untrained weights Pictures, version 3: 10 ") and "car" not in first
     assert second == "Detection, version 1: 10 car"
     assert tab.text("#tally") == "" and not tab.run("document.querySelector('h3 .badge')")
 
@@ -1000,6 +1035,9 @@ def test_a_text_is_typed_and_sent_by_the_keyboard(tab: Tab, page: Behind, tmp_pa
         if (path.startsWith('sentiment')) return Response.json({json.dumps(answer)});""",
     )
     assert tab.text("#ask-title") == "Positive or negative?"
+    assert "Ctrl+Enter" in tab.text("#text")
+    tab.run("document.querySelector('#text button').click()")
+    assert tab.text("#note") == "Type a sentence first."
     tab.run("document.getElementById('words').value = 'What a day!'")
     tab.run("""document.getElementById('words').dispatchEvent(
         new KeyboardEvent('keydown', { key: 'Enter', ctrlKey: true }))""")

@@ -2,7 +2,7 @@
 import { byId, element } from "./elements.js";
 import { askForKey, hasKey, json } from "./server.js";
 import { answerOf, canAsk } from "./asking/questions.js";
-import { answered, card, compared, refused, titleOf, waiting } from "./answers/answers.js";
+import { answered, card, compared, isDrawn, refused, titleOf, waiting } from "./answers/answers.js";
 import { plain } from "./answers/bars.js";
 import { told } from "./answers/boxes.js";
 import { Clip, isClip } from "./answers/clips.js";
@@ -15,8 +15,9 @@ import * as camera from "./asking/camera.js";
 import { lookSoon, watch } from "./live.js";
 
 // What the bundle brings; every other pipeline is the user's own.
+const IMAGENET = "ensemble_python_resnet50", IMAGENET_CLASSES = 1000;
 const TITLES = {
-  ensemble_python_resnet50: "ImageNet", places_ensemble: "Places", video: "Video",
+  [IMAGENET]: "ImageNet", places_ensemble: "Places", video: "Video",
   cascade: "Cascade", detection: "Detection", segmentation: "Segmentation", sounds: "Sounds", sentiment_ensemble: "Sentiment",
 };
 // What people ask with, by the pipeline's kind; all others take pictures.
@@ -42,12 +43,19 @@ const beside = () => pipelines.find(each => each.model === byId("beside").value)
 async function served() {
   const answer = await json("page/served.json");
   limits = answer.limits;
+  TITLES[IMAGENET] = titleOfMain(answer.pipelines.find(each => each.model === IMAGENET));
   pipelines = answer.pipelines.filter(canAsk).map(each => ({ ...each, title: nameOf(each.of) }))
     .sort((one, other) => other.main - one.main || isOwn(other) - isOwn(one));
   const kept = byId("pipeline").length ? null : new URLSearchParams(location.hash.slice(1));
   byId("pipeline").disabled = !pipelines.length;
   fill(byId("pipeline"), pipelines.filter(each => !each.candidate), kept?.get("pipeline") ?? byId("pipeline").value);
   offerBeside(byId("beside").value, kept?.get("beside"));
+}
+
+// Its network may be another than ImageNet's.
+function titleOfMain(main) {
+  if (!main?.classes.count || main.classes.count === IMAGENET_CLASSES) return "ImageNet";
+  return isDrawn(main) ? "Drawings" : "Pictures";
 }
 
 // In the address, so that a reload and a link lead to what was chosen.
@@ -80,14 +88,20 @@ function offerBeside(value = "", kept = null) {
   byId("beside-label").hidden = !others.length;
   askWith(mediumOf(now), QUESTIONS[now?.kind]);
   byId("classes").textContent = now ? [knownBy(now), calledInApi(now)].filter(Boolean).join(" · ") : "";
-  const untrained = [...new Set([now, beside()].filter(each => each?.untrained).map(each => each.title))];
-  byId("untrained").hidden = !untrained.length;
-  byId("untrained").textContent =
-    `Untrained weights: the answers of ${untrained.join(" and ")} mean nothing. The weights were never trained, or were trained for another task.`;
+  const warnings = [...new Set([now, beside()].filter(Boolean).map(warningOf).filter(Boolean))];
+  byId("untrained").hidden = !warnings.length;
+  byId("untrained").textContent = warnings.join(" ");
 }
 
-function knownBy({ title, classes: { count: classes, first } }) {
-  return classes && `${title} knows ${classes.toLocaleString()} classes: ${first.map(plain).join(", ")}${classes > first.length ? " …" : ""}`;
+function warningOf({ title, kind, untrained, ...more }) {
+  if (untrained) return `Untrained weights: the answers of ${title} mean nothing. The weights were never trained, or were trained for another task.`;
+  if (!isDrawn(more)) return "";
+  const [made, real] = kind === "sounds" ? ["made-up sounds", "recording"] : ["drawings", "photo"];
+  return `Trained on ${made} alone: the answers of ${title} show that everything works, not what is in a ${real}.`;
+}
+
+function knownBy({ classes: { count: classes, first } }) {
+  return classes && `${classes.toLocaleString()} classes: ${first.map(plain).join(", ")}${classes > first.length ? " …" : ""}`;
 }
 
 const calledInApi = ({ title, model }) => title.toLowerCase().replaceAll(" ", "_") === model ? "" : `in the API: ${model}`;
@@ -281,7 +295,8 @@ byId("file").addEventListener("change", event => {
 byId("text").addEventListener("submit", event => {
   event.preventDefault();
   const text = byId("words").value.trim();
-  if (text) askAll([chosen().kind === "rows" ? { text, name: "the rows" } : { text }]);
+  if (!text) return say(chosen().kind === "rows" ? "Type a row first." : "Type a sentence first.");
+  askAll([chosen().kind === "rows" ? { text, name: "the rows" } : { text }]);
 });
 byId("words").addEventListener("keydown", event => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("text").requestSubmit();

@@ -89,8 +89,13 @@ export function refused(place, pipeline, fault, again) {
 export const titleOf = pipeline => `${pipeline.title}, version ${pipeline.version}`;
 
 // On what the answers are, as another pipeline may be chosen by then.
-export const marksOf = pipeline => pipeline.untrained
-  ? [element("span", { className: "badge differs", title: "The answers mean nothing" }, "untrained weights"), " "] : [];
+export function marksOf(pipeline) {
+  const mark = pipeline.untrained ? "untrained weights" : isDrawn(pipeline) ? "for trying out" : "";
+  return mark ? [element("span", { className: "badge differs" }, mark), " "] : [];
+}
+
+// The small networks that the bundle brings.
+export const isDrawn = ({ networks }) => networks.some(each => each.name === "drawn" || each.weights === "drawn");
 
 function facts(pipeline) {
   const made = element("p", { className: "facts" }, ...marksOf(pipeline));
