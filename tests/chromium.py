@@ -18,6 +18,7 @@ from tests.browser import headless
 from tests.project import Patience
 
 PATIENCE_S = 120
+DRAGS, HEARD_S = 5, 5
 
 
 @dataclass
@@ -93,10 +94,20 @@ class Tab:
         return str(self.run(f"document.querySelector({json.dumps(selector)}).innerText"))
 
     def drop(self, *files: Path) -> None:
-        """As if the files were dragged from a folder onto the page."""
+        """As if the files were dragged from a folder onto the page. Now and then Chromium ends a
+        drag without a drop: then the page hears of none, and they are dragged again."""
         data = {"items": [], "files": [str(path) for path in files], "dragOperationsMask": 1}
-        for kind in ("dragEnter", "dragOver", "drop"):
-            self.do("Input.dispatchDragEvent", type=kind, x=300, y=300, data=data)
+        self.run("addEventListener('drop', () => { window.heard = true }, {capture: true})")
+        for _ in range(DRAGS):
+            self.run("window.heard = false")
+            for kind in ("dragEnter", "dragOver", "drop"):
+                self.do("Input.dispatchDragEvent", type=kind, x=300, y=300, data=data)
+            patience = Patience(HEARD_S)
+            while not patience.is_over():
+                if self.run("window.heard"):
+                    return
+                time.sleep(0.05)  # between two looks
+        raise AssertionError("no drop reaches the page")
 
     def press(self, key: str, code: int, text: str = "") -> None:
         for kind in ("keyDown", "keyUp"):
@@ -139,8 +150,7 @@ def browser(scratch: Path, *options: str) -> Iterator[Tab]:
         tab.session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             tab.do(f"{domain}.enable")
-        # Else it may come to count as hidden after a while: then the page does not look at its
-        # server, and what is dropped does not arrive.
+        # A page that counts as hidden does not look at its server.
         tab.do("Emulation.setFocusEmulationEnabled", enabled=True)
         yield tab
     finally:
