@@ -504,22 +504,38 @@ def test_refused_and_failed_are_told_apart(tab: Tab) -> None:
 
 def test_few_answers_have_a_median(tab: Tab, page: Behind) -> None:
     for answered, p50, shown in (
-        (0, "null", "median \N{EN DASH}"),
-        (1, "null", "median after 1 more"),
-        (7, "42", "median 42 ms"),
+        (0, "null", "median of Pictures \N{EN DASH}"),
+        (1, "7", "median of Pictures 7.0 ms"),
+        (7, "42", "median of Pictures 42 ms"),
     ):
         open_played(tab, f"http://localhost:{page.http_port}/", f"""
             if (path.startsWith('page/live.json')) return changed(real(path, options), told => {{
-              told.series = [{{ pipeline: 'p', version: '1', protocol: 'http', per_second: 0,
+              const one = {{ pipeline: '{PIPELINE}', version: '1', protocol: 'http', per_second: 0,
                 answered: {answered}, refused: 0, busy: 0, failed: 0, p50_ms: {p50}, p95_ms: null,
-                p99_ms: null, throughput: [] }}];
+                p99_ms: null, throughput: [] }};
+              told.series = [one, {{ ...one, pipeline: 'detection', p50_ms: 99 }}];
             }});""")  # fmt: skip
         tile = "document.querySelector('#tiles div:nth-child(2)')"
-        assert tab.until(f"{tile}?.innerText.replace(/\\s+/, ' ')") == shown
-        why = f"p95 takes 20 answers of a pipeline in the last minute, and there are {answered}"
-        assert tab.run(f"{tile}.title") == why
+        assert tab.until(f"{tile}?.innerText.replace(/\\s+/g, ' ')") == shown
     cells = tab.run("[...document.querySelectorAll('#series td.few')].map(each => each.innerText)")
-    assert cells == ["13 more", "93 more"]
+    assert cells[:2] == ["13 more", "93 more"]
+    # The figure is of the pipeline that is chosen.
+    choose(tab, "detection")
+    shown = "median of Detection 99 ms"
+    tab.until(f"{tile}.innerText.replace(/\\s+/g, ' ') === '{shown}'")
+
+
+def test_the_figures_lead_to_the_server(tab: Tab, tmp_path: Path) -> None:
+    tab.look(1366, 768)
+    tab.drop(*many(tmp_path, 3))
+    tab.until("document.querySelectorAll('.labels').length === 6")
+    assert rectangle(tab, "#server")["top"] > 768
+    choose(tab, "detection")
+    address = tab.run("location.href")
+    tab.run("document.querySelector('a.tiles-say').click()")
+    assert rectangle(tab, ".top")["bottom"] <= rectangle(tab, "#server")["top"] < 600
+    assert tab.run("document.activeElement.id") == "server"
+    assert tab.run("location.href") == address  # which keeps the pipeline
 
 
 def test_what_is_asked_is_counted_at_once(tab: Tab, tmp_path: Path) -> None:
@@ -686,10 +702,10 @@ def test_boxes_keep_nobody_out(tab: Tab, tmp_path: Path) -> None:
 
 def test_the_keyboard_is_enough(tab: Tab, tmp_path: Path) -> None:
     reached = []
-    for _ in range(5):
+    for _ in range(6):
         tab.press("Tab", 9)
         reached.append(tab.run("document.activeElement.id || document.activeElement.innerText"))
-    assert reached == ["Skip to the question", "API", "pipeline", "beside", "choose"]
+    assert reached == ["Skip to the question", "Last minute", "API", "pipeline", "beside", "choose"]
 
 
 def test_the_skip_link_lies_on_top(tab: Tab) -> None:
@@ -1103,9 +1119,8 @@ def test_the_api_is_told_whole_and_under_its_address(tab: Tab, page: Behind) -> 
     loaded = tab.run("[...document.querySelectorAll('#loaded li')].map(each => each.innerText)")
     assert len(loaded) == 4
     for name in (PIPELINE, "detection"):
-        assert any(
-            each.startswith(name) and each.endswith(f"/classify?model={name}'") for each in loaded
-        )
+        assert any(each.startswith(name) and f"/classify?model={name}'" in each for each in loaded)
+    assert 'open("photo.jpg", "rb").read()  # it lies beside this program' in examples
     calls = tab.run("[...document.querySelectorAll('summary')].map(each => each.innerText)")
     (missing,) = [call for call in calls if "not loaded" in call]
     assert "/sentiment" in missing

@@ -15,10 +15,12 @@ const here = text => text.replace("{model}", main).replace(/(https?:\/\/)?localh
 document.getElementById("about").textContent = api.info.description;
 
 // How each pipeline here is asked; where that takes more than a file or a text, by KServe's protocol.
-const exampleOf = pipeline => snippets(pipeline, { text: "What a day!", file: { name: pipeline.kind === "sounds" ? "sound.wav" : "photo.jpg" } }).curl
-  ?? `POST ${location.origin}/v2/models/${pipeline.model}/infer`;
-document.getElementById("loaded").append(...(pipelines ?? []).map(each =>
-  element("li", {}, element("b", {}, each.model), element("pre", { tabIndex: 0 }, exampleOf(each)))));
+const examplesOf = pipeline => snippets(pipeline, { text: "What a day!", file: { name: pipeline.kind === "sounds" ? "sound.wav" : "photo.jpg" } });
+document.getElementById("loaded").append(...(pipelines ?? []).map(each => {
+  const { curl = `POST ${location.origin}/v2/models/${each.model}/infer`, Python } = examplesOf(each);
+  return element("li", {}, element("b", {}, each.model), element("pre", { tabIndex: 0 }, curl),
+    ...(Python ? [element("details", {}, element("summary", {}, "Python"), element("pre", { tabIndex: 0 }, Python))] : []));
+}));
 document.getElementById("loaded-title").hidden = !pipelines?.length;
 for (const [path, methods] of Object.entries(api.paths)) {
   for (const [method, call] of Object.entries(methods)) {

@@ -317,9 +317,18 @@ byId("whole").addEventListener("pointerdown", ({ target, clientX: x, clientY: y 
   const { left, right, top, bottom } = target.getBoundingClientRect();
   if (target === byId("whole") && (x < left || x > right || y < top || y > bottom)) target.close();
 });
-byId("pipeline").addEventListener("change", () => { offerBeside(); offerLast(); keep("pipeline"); });
+byId("pipeline").addEventListener("change", () => { offerBeside(); offerLast(); keep("pipeline"); lookSoon(); });
 byId("beside").addEventListener("change", () => { offerBeside(byId("beside").value); keep("pipeline", "beside"); });
 byId("key-change").addEventListener("click", () => askForKey());
+
+// The address keeps what is chosen.
+for (const link of document.querySelectorAll("a[href^='#']"))
+  link.addEventListener("click", event => {
+    event.preventDefault();
+    const to = document.querySelector(link.hash);
+    to.scrollIntoView();
+    to.focus({ preventScroll: true });
+  });
 
 document.addEventListener("dragover", event => {
   event.preventDefault();

@@ -24,7 +24,7 @@ MINUTE = 60 // SLOT_S
 MOST_ERRORS = 6
 # A percentile of fewer answers is one of them.
 PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
-LEAST_ANSWERS = {"p50_ms": 2, "p95_ms": 20, "p99_ms": 100}
+LEAST_ANSWERS = {"p50_ms": 1, "p95_ms": 20, "p99_ms": 100}
 
 HTTP, GRPC = "http", "grpc"
 OK, REFUSED, BUSY, FAILED = "ok", "refused", "busy", "failed"

@@ -119,8 +119,7 @@ function waterfall(found, kind, whole) {
   for (const span of spans) {
     const waited = Math.max(0, span.start_ms - until);
     rows.push(row(nameOf(span, kind), span.ms, whole,
-      [["wait", until, waited], ["", span.start_ms, span.ms]],
-      span.batch ? `in a batch of ${span.batch}` : ""));
+      [["wait", until, waited], ["", span.start_ms, span.ms]]));
     until = Math.max(until, span.start_ms + span.ms);
   }
   // Steps that tell nothing of themselves are one.
@@ -132,10 +131,11 @@ function waterfall(found, kind, whole) {
     element("summary", {}, `${ms(found.browser_ms)} in all, ${ms(total)} of it in the server`),
     element("ol", { className: "spans" }, ...rows.map(each => each.made)),
     element("p", { className: "spans-note" },
-      `Grey: waiting and hand-over between the steps, ${ms(Math.max(0, waits))}. Wire and browser are before and after.`));
+      `Grey: waiting and hand-over between the steps, ${ms(Math.max(0, waits))}. Wire and browser are before and after.`,
+      ...spans.filter(each => each.batch > 1).map(each => ` ${nameOf(each, kind)}: in a batch of ${each.batch}.`)));
 }
 
-function row(name, took, whole, parts, more = "") {
+function row(name, took, whole, parts) {
   const track = element("span", { className: "track", "aria-hidden": "true" });
   for (const [kind, start, length] of parts) {
     if (kind && length < whole / 200) continue;
@@ -144,7 +144,7 @@ function row(name, took, whole, parts, more = "") {
     part.style.width = `${(100 * length) / whole}%`;
     track.append(part);
   }
-  const made = element("li", { title: more },
+  const made = element("li", {},
     element("span", {}, name), track, element("span", { className: "ms" }, ms(took)));
   return { made, ms: took };
 }

@@ -22,7 +22,7 @@ function ofFile(pipeline, { name: called, address }) {
   const [list, ...fields] = FOUND[pipeline.kind];
   return programs(`classify?model=${encodeURIComponent(pipeline.model)}`, {
     curl: [sample ? `curl -s ${quoted(sample)} | ` : "", `--data-binary @${sample ? "-" : quoted(name)}`],
-    python: sample ? `urllib.request.urlopen(${JSON.stringify(sample)}).read()` : `open(${JSON.stringify(name)}, "rb").read()`,
+    python: sample ? `urllib.request.urlopen(${JSON.stringify(sample)}).read()` : `open(${JSON.stringify(name)}, "rb").read()  # it lies beside this program`,
     script: sample ? `await (await fetch(${JSON.stringify(sample)})).blob()` : "file",
   }, {
     python: `for found in answer["${list}"]:\n    print(${fields.map(each => `found["${each}"]`).join(", ")})`,
