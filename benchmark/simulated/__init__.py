@@ -1,1 +1,1 @@
-"""How often what is said with certainty is true, in rounds that are drawn by chance."""
+"""Simulations: how often a bound holds that is stated with certainty."""

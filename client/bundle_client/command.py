@@ -56,6 +56,7 @@ def run(argv: Sequence[str] | None) -> int:
             )
         sources = list(expand(named))
         ask = partial(client.classify_many, top=options.top, concurrency=options.concurrency)
+        # With a file, here only to refuse wrong numbers: it says first what is to be asked.
         answers = ask([] if options.out else sources)
     except ValueError as exc:
         parser.error(str(exc))

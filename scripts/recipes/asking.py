@@ -48,7 +48,7 @@ def about_pictures(
     given = arguments.load(environment)
     options = ["--model", model, "--top", str(given.top)]
     if given.out:
-        # As many at once as keep this machine's server busy.
+        # The server is on this machine: two for each core, so that none waits for the client.
         options += [
             "--out",
             str(given.out),
