@@ -74,7 +74,11 @@ def main() -> int:
             console.note("not root: no trial as another user")
         before = subject.expected_processes()
         usual = _usual(subject)
-        for trial in trials(sorted(before), own, scale):
+        of_texts = [each for each in pipelines.every() if each.recipe.asked_about == "TEXT"]
+        texts = {
+            each.ensemble: name for each in of_texts if (name := subject.find_input(each.ensemble))
+        }
+        for trial in trials(sorted(before), texts, own, scale):
             rows.append(_run_trial(subject, trial, before, usual))
             console.note(_line(rows[-1]))
             if rows[-1].restored is None:

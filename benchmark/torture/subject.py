@@ -86,6 +86,15 @@ class Subject:
         finally:
             connection.close()
 
+    def find_input(self, pipeline: str) -> str | None:
+        """Its name; None where the pipeline is not loaded."""
+        try:
+            address = f"http://{self.http}/v2/models/{pipeline}"
+            with urllib.request.urlopen(address, timeout=ANSWER_S) as answer:
+                return str(json.load(answer)["inputs"][0]["name"])
+        except urllib.error.HTTPError:
+            return None
+
     def ask_picture(self, picture: bytes = PICTURE) -> int:
         return self.status(f"/models/{self.pipeline}/infer", picture, **RAW)
 

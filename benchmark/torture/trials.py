@@ -14,7 +14,7 @@ import socket
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -57,8 +57,11 @@ class Trial:
     takes_something: bool = False
 
 
-def trials(victims: list[str], own: Own | None, scale: float) -> Iterator[Trial]:
-    """All of them; `scale` is 1, or less for a shorter form."""
+def trials(
+    victims: list[str], texts: Mapping[str, str], own: Own | None, scale: float
+) -> Iterator[Trial]:
+    """All of them; `texts` are pipelines that take some, and the names of their inputs; `scale` is
+    1, or less for a shorter form."""
     yield Trial("requests that ended it once", _attacks)
     yield Trial("messages that fill or cut", _messages)
     yield Trial("compressed messages", _compressed)
@@ -66,6 +69,8 @@ def trials(victims: list[str], own: Own | None, scale: float) -> Iterator[Trial]
     yield Trial("mutated messages over gRPC", lambda s, t: _over_grpc(s, t, round(3000 * scale)))
     yield Trial("broken and hostile pictures", lambda s, t: _pictures(s, t, round(2000 * scale)))
     yield Trial("pictures that are too much together", _together)
+    for each in texts.items():
+        yield Trial(f"texts that are too much together: {each[0]}", _make_long_texts(*each))
     yield Trial("large pictures, each by itself", _large_pictures)
     yield Trial("very many pictures in a message", _rows)
     yield Trial("idle connections", lambda s, t: _idle(s, t, 2000))
@@ -192,6 +197,25 @@ def _together(subject: Subject, progress: Progress) -> str:
     return (
         f"{SOME} pictures of 49 megapixels in a request, refused; in {FEW} forms all but {answered}"
     )
+
+
+def _make_long_texts(pipeline: str, name: str) -> Callable[[Subject, Progress], str]:
+    """Each of them is answered when it comes alone."""
+
+    def run(subject: Subject, progress: Progress) -> str:
+        text = b"good " * 200_000
+        asked = kserve.pb.ModelInferRequest(model_name=pipeline)
+        asked.inputs.add(name=name, datatype="BYTES", shape=[SOME, 1])
+        asked.raw_input_contents.append((len(text).to_bytes(4, "little") + text) * SOME)
+        with grpc.insecure_channel(subject.grpc) as channel:
+            for number in range(FEW):
+                progress(f"{number} of {FEW}")
+                code = messages.make_asker(channel)(asked.SerializeToString())
+                if code != grpc.StatusCode.INVALID_ARGUMENT:
+                    raise Harmed(f"{code.name} for {SOME} texts of {len(text):,} characters")
+        return f"{FEW} messages of {SOME} texts of {len(text):,} characters, each refused"
+
+    return run
 
 
 def _large_pictures(subject: Subject, progress: Progress) -> str:
