@@ -42,6 +42,15 @@ def hold_lock(
         os.close(descriptor)
 
 
+def find_holder(path: Path) -> str:
+    """Who holds it now; "" if nobody does."""
+    descriptor = os.open(private(path), os.O_RDWR | os.O_CLOEXEC)
+    try:
+        return "" if _is_taken(descriptor) else _note(descriptor) or "another command"
+    finally:
+        os.close(descriptor)
+
+
 def private(path: Path, container: int | None = None) -> Path:
     """Created if missing, and only for its owner, the group that shares the checkout, or that of a
     container: whoever can open a file can lock it."""

@@ -11,7 +11,7 @@ import pytest
 
 from bundle_serving.process import hands
 from scripts.base.errors import UserError
-from scripts.base.locked import hold_lock, private
+from scripts.base.locked import find_holder, hold_lock, private
 
 # As somebody else: which of these files can be locked.
 INTRUDER = """
@@ -59,8 +59,12 @@ def test_a_wait_for_another_command_has_an_end(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     told: list[str] = []
     refused = pytest.raises(UserError, match=f"process {os.getpid()} has held .*/lock")
+    assert find_holder(lock) == ""
     with hold_lock(lock, told.append), refused, hold_lock(lock, told.append, longest_s=0.3):
         pass
+    with hold_lock(lock, told.append):
+        assert find_holder(lock) == f"process {os.getpid()}"
+    assert find_holder(lock) == ""
     assert told == [f"process {os.getpid()}"]
     with hold_lock(lock, told.append):
         waiting = threading.Thread(target=lambda: hold_lock(lock, told.append).__enter__())

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from scripts.base import console
+from scripts.base import console, lock
 from scripts.base.errors import UserError
+from scripts.base.locked import find_holder
 from scripts.recipes import pipelines
 from scripts.repository import history
 from scripts.repository.shared import Shared
@@ -29,7 +30,9 @@ def main() -> int:
         if event.what != history.BEGINS or event is cut:
             when = f"{_here(event.time)}  "
             console.say(f"{when}{history.describe(event)}", indent=" " * len(when))
-    if cut:
+    if cut and (holder := find_holder(lock.OF_CHANGES)):
+        console.note(f"the {cut.how} of version {cut.version} is under way ({holder})")
+    elif cut:
         console.note(
             f"the {cut.how} of version {cut.version} was interrupted; to recover: "
             + brings_up(pipeline)
