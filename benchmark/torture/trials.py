@@ -68,6 +68,7 @@ def trials(
     yield Trial("mutated requests over HTTP", lambda s, t: _over_http(s, t, round(5000 * scale)))
     yield Trial("mutated messages over gRPC", lambda s, t: _over_grpc(s, t, round(3000 * scale)))
     yield Trial("broken and hostile pictures", lambda s, t: _pictures(s, t, round(2000 * scale)))
+    yield Trial("60 MB that are no picture", _large_junk)
     yield Trial("pictures that are too much together", _together)
     for each in texts.items():
         yield Trial(f"texts that are too much together: {each[0]}", _make_long_texts(*each))
@@ -166,6 +167,20 @@ def _pictures(subject: Subject, progress: Progress, count: int) -> str:
         for _ in threads.map(one, pictures.hostile(count, SEED)):
             pass
     return f"{seen.total()} pictures: {_list_counts(seen)}"
+
+
+def _large_junk(subject: Subject, progress: Progress) -> str:
+    """Each may be as large as a request may be."""
+    asked = subject.message(bytes(60_000_000)).SerializeToString()
+    with grpc.insecure_channel(
+        subject.grpc, [("grpc.max_send_message_length", len(asked))]
+    ) as channel:
+        ask = messages.make_asker(channel)
+        for number in range(FEW):
+            progress(f"{number} of {FEW}")
+            if (code := ask(asked)) != grpc.StatusCode.INVALID_ARGUMENT:
+                raise Harmed(f"{code.name} for 60 MB that are no picture")
+    return f"{FEW}, each refused"
 
 
 def _together(subject: Subject, progress: Progress) -> str:

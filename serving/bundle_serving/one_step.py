@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bundle_serving.decoder import Decoder, gather
+from bundle_serving.process.faults import forget_frames
 from bundle_serving.process.turns import Later
 from bundle_serving.scores import Reading
 
@@ -86,5 +87,4 @@ def _try(compute: Callable[[Any], NDArray[Any]], given: Any) -> Outcome:
     try:
         return compute(given)
     except Exception as fault:
-        # Its traceback leads to the future that holds it: both would stay, and the picture.
-        return fault.with_traceback(None)
+        return forget_frames(fault)

@@ -17,6 +17,7 @@ import numpy as np
 import triton_python_backend_utils as pb
 
 from bundle_serving.process.cores import VARIABLE, Cores
+from bundle_serving.process.faults import forget_frames
 from bundle_serving.process.log_lines import log
 from bundle_serving.process.turns import Later
 from bundle_serving.repeated import may_be_repeated
@@ -117,8 +118,7 @@ def answer(
         result = compute(*arguments)
         return _response(result if isinstance(result, Mapping) else {output: result})
     except Exception as fault:
-        # Its traceback leads to the future that holds it: both would stay, and the picture.
-        alone = fault.with_traceback(None)
+        alone = forget_frames(fault)
         return failure(alone, isinstance(fault, callers_faults), isinstance(fault, busy))
 
 

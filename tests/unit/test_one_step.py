@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shlex
 import shutil
 import threading
+import weakref
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -70,6 +72,24 @@ def decoder() -> Iterator[Decoder]:
     made = Decoder(HOW, 2)
     yield made
     made.close()
+
+
+@pytest.mark.parametrize("file", [b"no picture", picture((30, 20))[:300]], ids=["none", "half"])
+def test_a_picture_that_is_refused_is_let_go(decoder: Decoder, file: bytes) -> None:
+    step = OneStep(decoder, by_colour, softmax)
+
+    def ask() -> weakref.ref[NDArray[np.uint8]]:
+        pictures = sent(file).copy()[None]
+        (refusal,) = step.of_files([pictures], MAY, Told())
+        assert isinstance(refusal, PictureError)
+        return weakref.ref(pictures)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert ask()() is None
+    finally:
+        gc.enable()
 
 
 def test_each_request_gets_its_own_rows_in_order(decoder: Decoder) -> None:
