@@ -8,11 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
+from scripts.base.errors import UserError
 from scripts.settings import arguments
 
 if TYPE_CHECKING:
     from bundle_client import Client, Result, Source
     from bundle_client.sources import Kind
+
+ASKED_ABOUT = "IMG", "SOUND", "TEXT", "VIDEO", "INPUTS", "IN"
+# OUT= takes what is found in these.
+WRITTEN = "IMG", "VIDEO"
 
 
 class Known(TypedDict, total=False):
@@ -40,6 +45,22 @@ class Asked:
     server: Server
     client: Client
     model: str
+
+
+def require_taken(setting: str, environment: Mapping[str, str]) -> None:
+    """Raises UserError if a pipeline that is asked about `setting` would pass something over."""
+    for other in ASKED_ABOUT:
+        if other != setting and environment.get(other):
+            way = "leave it out" if environment.get(setting) else f"make ask {setting}=…"
+            raise UserError(
+                f"{other} is given, which this pipeline does not take",
+                f"{way}; or name another one: MODEL=",
+            )
+    if setting not in WRITTEN and environment.get("OUT"):
+        raise UserError(
+            f"OUT is given, which takes what is found in {' or '.join(WRITTEN)}, not in {setting}",
+            "leave it out; JSON=1 prints lines for a file",
+        )
 
 
 def about_pictures(

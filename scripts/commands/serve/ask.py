@@ -19,7 +19,7 @@ import sys
 
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
-from scripts.recipes.asking import about_pictures
+from scripts.recipes.asking import about_pictures, require_taken
 from scripts.recipes.pipelines import Pipeline
 from scripts.server import ask
 from scripts.server.running import running
@@ -54,11 +54,7 @@ def find_pipeline(usual: str = "") -> Pipeline:
 
 def about(setting: str, command: str = "classify") -> list[str]:
     value = os.environ.get(setting, "")
-    if not value and (other := [each for each in pictures.EXAMPLES if os.environ.get(each)]):
-        raise UserError(
-            f"{other[0]} is given, which this pipeline does not take",
-            f"make ask {setting}=…; or name another one: MODEL=",
-        )
+    require_taken(setting, os.environ)
     if setting in pictures.EXAMPLES:
         return pictures.find_sources(value, command, setting)
     if setting in ("INPUTS", "IN"):

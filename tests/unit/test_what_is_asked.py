@@ -1,0 +1,33 @@
+"""What commands that ask a pipeline refuse, before a server is started."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts.base.errors import UserError
+from scripts.recipes.asking import ASKED_ABOUT, require_taken
+
+
+@pytest.mark.parametrize("setting", ASKED_ABOUT)
+def test_a_file_takes_what_is_found_in_pictures_and_videos(setting: str) -> None:
+    require_taken(setting, {setting: "what"})
+    given = {setting: "what", "OUT": "answers.csv"}
+    if setting in ("IMG", "VIDEO"):
+        require_taken(setting, given)
+        return
+    with pytest.raises(UserError, match=f"OUT is given, which .*, not in {setting}$") as refused:
+        require_taken(setting, given)
+    assert refused.value.remedy == "leave it out; JSON=1 prints lines for a file"
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        ({"IMG": "photos", "SOUND": "bell.wav"}, "leave it out"),
+        ({"SOUND": "bell.wav"}, "make ask IMG=…"),
+    ],
+)
+def test_a_pipeline_is_asked_about_one_thing(given: dict[str, str], remedy: str) -> None:
+    with pytest.raises(UserError, match="SOUND is given, which this pipeline") as refused:
+        require_taken("IMG", given)
+    assert refused.value.remedy == f"{remedy}; or name another one: MODEL="
