@@ -525,6 +525,36 @@ def test_few_answers_have_a_median(tab: Tab, page: Behind) -> None:
     tab.until(f"{tile}.innerText.replace(/\\s+/g, ' ') === '{shown}'")
 
 
+def test_the_header_is_as_high_as_its_figures(tab: Tab, page: Behind) -> None:
+    """However long they are, what leads elsewhere stays in the corner."""
+    open_played(tab, f"http://localhost:{page.http_port}/", f"""
+        if (path.startsWith('page/live.json')) return changed(real(path, options), told => {{
+          told.in_flight = 18;
+          told.queued = {{ picture: 31 }};
+          told.series = [{{ pipeline: '{PIPELINE}', version: '1', protocol: 'http',
+            per_second: 104.3, answered: 6000, refused: 130, busy: 12, failed: 3, p50_ms: 1060,
+            p95_ms: 2000, p99_ms: 3000, throughput: told.over_time.failed }}];
+        }});""")  # fmt: skip
+    tab.until("document.querySelector('#tiles').innerText")
+    for width, most in ((1366, 72), (1024, 104), (768, 104), (390, 180), (320, 205)):
+        tab.look(width, 768)
+        top, links = rectangle(tab, ".top"), rectangle(tab, ".top nav")
+        assert top["height"] <= most, width
+        assert links["bottom"] < 65 and links["right"] > width - 120, width
+        assert tab.run("document.documentElement.scrollWidth") <= width
+
+
+def test_nothing_is_explained_that_is_not_there(tab: Tab, page: Behind) -> None:
+    """Nor does the keyboard stop at it."""
+    explained = "document.querySelector('.scroll + .facts').checkVisibility()"
+    open_played(tab, f"http://localhost:{page.http_port}/", """
+        if (path.startsWith('page/live.json'))
+          return changed(real(path, options), told => { told.series = []; });""")  # fmt: skip
+    tab.until("document.querySelector('#history').innerText")
+    assert not tab.run(explained)
+    assert not tab.run("document.querySelector('.scroll').checkVisibility()")
+
+
 def test_the_figures_lead_to_the_server(tab: Tab, tmp_path: Path) -> None:
     tab.look(1366, 768)
     tab.drop(*many(tmp_path, 3))
