@@ -34,7 +34,7 @@ from scripts.base.paths import PYTHON, ROOT
 from scripts.repository import live
 from scripts.rollout import proofs
 from scripts.stacks import certificates, state
-from scripts.stacks.many_servers import SERVER, STAYED, ManyServers, Progress, Task
+from scripts.stacks.many_servers import SERVER, STAYED, ManyServers, Progress, Task, show_tasks
 from scripts.stacks.state import State
 
 FOLDER = ROOT / "build" / "cluster"
@@ -280,7 +280,7 @@ class KubernetesStack(ManyServers):
         found, wanted = self.servers(), self.replicas or 0
         running = sum(task.runs for task in found)
         problems = [f"{running} of {wanted} servers run"] if running < wanted else []
-        self.show_tasks("cluster", found, problems)
+        show_tasks("cluster", found, problems)
 
     def log_process(self, follow: bool) -> subprocess.Popen[str]:
         words = ["logs", f"--selector={SELECTOR}", "--container=server", "--prefix", "--tail=-1"]

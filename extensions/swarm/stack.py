@@ -41,6 +41,7 @@ from scripts.stacks.many_servers import (
     ManyServers,
     Progress,
     Task,
+    show_tasks,
 )
 from scripts.stacks.state import State
 
@@ -199,7 +200,7 @@ class SwarmStack(ManyServers):
         return replace(known.http, server=address)
 
     def show(self) -> None:
-        self.show_tasks("swarm", (*self.servers(), *self.tasks(BALANCER)), self.problems())
+        show_tasks("swarm", (*self.servers(), *self.tasks(BALANCER)), self.problems())
 
     def problems(self) -> list[str]:
         """Of its nodes, and of how the servers lie on them."""

@@ -140,12 +140,6 @@ class ManyServers(DockerStack):
                     raise UserError(f"a server does not start: {self.explain(fingerprint)}", STAYED)
                 time.sleep(0.5)
 
-    def show_tasks(self, where: str, tasks: Collection[Task], problems: Collection[str]) -> None:
-        rows = [(task.name, task.node, task.state, task.error) for task in tasks]
-        tables.show("llll", (f"on the {where}", "node", "state", ""), rows)
-        for problem in problems:
-            console.note(f"warning: {problem}")
-
     def log(self, service: str = SERVER) -> str:
         process = self.log_process(follow=False)
         try:
@@ -169,3 +163,10 @@ class ManyServers(DockerStack):
 
     def root(self) -> None:
         return None
+
+
+def show_tasks(where: str, tasks: Collection[Task], problems: Collection[str]) -> None:
+    rows = [(task.name, task.node, task.state, task.error) for task in tasks]
+    tables.show("llll", (f"on the {where}", "node", "state", ""), rows)
+    for problem in problems:
+        console.note(f"warning: {problem}")
