@@ -14,6 +14,7 @@ from bundle_serving.process import sockets
 from bundle_serving.process.processes import family
 from scripts.base import ports
 from scripts.settings.settings import Settings
+from scripts.stacks import exposure
 
 # Of what the server that runs has: what must be free for another one.
 ROOM = 1.25
@@ -25,7 +26,16 @@ def obstacle(settings: Settings, its: Settings, pid: int) -> str | None:
     for port in shared:
         if not ports.is_shareable(settings.bind, port):
             return f"port {port} is not to be shared"
+    if shared and _opened(settings) != _opened(its):
+        return "they differ in BIND, INSECURE or TLS_CERT"
     return explain_memory(_memory(pid))
+
+
+def _opened(settings: Settings) -> tuple[str, bool, bool]:
+    """How its ports are: who asks at one must not come to a server where they are otherwise. To a
+    certain address and to any, connections are not shared out."""
+    exposed = exposure.exposure_of(settings)
+    return settings.bind, bool(exposed.certificate), bool(exposed.api_keys)
 
 
 def explain_memory(taken: int) -> str | None:

@@ -47,9 +47,9 @@ def test_a_certificate_is_placed_with_its_own_key_alone(made: Path) -> None:
     assert (exposure.FOLDER / CERTIFICATE).read_text() == cert.read_text()
 
 
-def settings_for(port: int) -> Settings:
+def settings_for(port: int, **more: str) -> Settings:
     others = dict(zip(PORTS[1:], map(str, ports.free_ports(len(PORTS) - 1)), strict=True))
-    return Settings(DEFAULTS | others | {"HTTP_PORT": str(port)})
+    return Settings(DEFAULTS | others | {"HTTP_PORT": str(port)} | more)
 
 
 def test_two_servers_share_a_port_only_if_both_mean_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,6 +62,25 @@ def test_two_servers_share_a_port_only_if_both_mean_to(monkeypatch: pytest.Monke
             assert handover.obstacle(settings_for(1), its, os.getpid()) is None  # on another port
     monkeypatch.setattr(handover, "ROOM", 1e9)
     assert "of memory" in str(handover.obstacle(settings_for(1), settings_for(2), os.getpid()))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({}, {"BIND": "0.0.0.0"}),
+        ({"BIND": "127.0.0.2"}, {"BIND": "127.0.0.1"}),
+        ({"BIND": "0.0.0.0", "INSECURE": "1"}, {"BIND": "0.0.0.0"}),
+    ],
+)
+def test_servers_that_open_a_port_otherwise_do_not_share_it(
+    first: dict[str, str], second: dict[str, str]
+) -> None:
+    (port,) = ports.free_ports(1)
+    one, other = settings_for(port, **first), settings_for(port, **second)
+    assert handover.obstacle(one, one, os.getpid()) is None
+    for new, its in ((one, other), (other, one)):
+        why = "they differ in BIND, INSECURE or TLS_CERT"
+        assert handover.obstacle(new, its, os.getpid()) == why
 
 
 @pytest.mark.parametrize(
