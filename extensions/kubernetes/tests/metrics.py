@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from extensions.kubernetes.tests import aggregation
 from extensions.kubernetes.tests.cluster import Cluster
 from tests.project import free_ports, run
 
@@ -28,29 +29,6 @@ KINDS = {
     "groupVersion": VERSION,
     "resources": [{"name": "pods", "namespaced": True, "kind": "PodMetrics", "verbs": ["list"]}],
 }
-NAME = "stand-in"
-OBJECTS = """
-apiVersion: v1
-kind: Service
-metadata: {{name: {name}, namespace: kube-system}}
-spec: {{ports: [{{port: 443, targetPort: {port}}}]}}
----
-apiVersion: v1
-kind: Endpoints
-metadata: {{name: {name}, namespace: kube-system}}
-subsets: [{{addresses: [{{ip: {host}}}], ports: [{{port: {port}}}]}}]
----
-apiVersion: apiregistration.k8s.io/v1
-kind: APIService
-metadata: {{name: v1beta1.metrics.k8s.io}}
-spec:
-  group: metrics.k8s.io
-  version: v1beta1
-  groupPriorityMinimum: 100
-  versionPriority: 100
-  insecureSkipTLSVerify: true
-  service: {{name: {name}, namespace: kube-system}}
-"""
 
 
 @dataclass
@@ -90,15 +68,12 @@ def reporting(cluster: Cluster, host: str, namespace: str) -> Iterator[Usage]:
         server.socket = _make_context(cluster).wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        objects = OBJECTS.format(name=NAME, host=host, port=port)
         try:
-            cluster.kubectl("apply", "--filename=-", given=objects)
-            yield usage
+            with aggregation.answering(cluster, VERSION, host, port):
+                yield usage
         finally:
             server.shutdown()
             thread.join()
-            # With a Service its endpoints go too.
-            cluster.kubectl("delete", "--ignore-not-found", "--filename=-", given=objects)
 
 
 def _measure(cluster: Cluster, namespace: str, usage: Usage) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,17 +20,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from benchmark.rollouts import Load, clients
-from bundle_client import Client, __version__
+from bundle_client import Client, ClientError, __version__
 from extensions.kubernetes import pods
 from extensions.kubernetes.kustomization import SERVICE
 from extensions.kubernetes.preflight import CLAIM
-from extensions.kubernetes.tests import metrics, nodes
+from extensions.kubernetes.tests import keda, metrics, nodes
+from extensions.kubernetes.tests.cluster import Program, running
 from extensions.kubernetes.tests.nodes import HOST, Node, Nodes
 from tests.networks import draw_network
 from tests.plugin import require_docker
-from tests.project import Project, picture, run, wait_until
+from tests.project import ROOT, Project, free_ports, picture, run, wait_until
 
 pytestmark = pytest.mark.rare
 
@@ -38,6 +42,7 @@ HELM = os.environ.get("TEST_HELM")
 BUILD = "triton-bundle-build"
 REFERENCES = "/state/references.json"
 CLIENTS = 4
+IN_QUEUE = 40
 LABELS = [f"bird {number}" for number in range(10)]
 # More than a kubelet and its probes take on a busy machine; it only ends a hang.
 PATIENCE = "600s"
@@ -234,19 +239,20 @@ def test_a_drained_node_costs_no_request(served: Served) -> None:
 def test_a_server_that_ends_is_started_again_in_its_pod(served: Served) -> None:
     """Until the cluster has seen it, the Service leads to it: nobody but a gateway asks another."""
     before, count = {*served.pods()}, served.start_count()
-    pod = served.pods()[0]
-    read = ["exec", pod, "--", "cat", REFERENCES]
 
-    def is_kept() -> bool:
-        return served.nodes.plane.try_kubectl("--namespace", SPACE, *read).returncode == 0
+    def read(pod: str) -> str:
+        words = ["--namespace", SPACE, "exec", pod, "--", "cat", REFERENCES]
+        return served.nodes.plane.try_kubectl(*words).stdout
 
     with served.asked() as load:
-        wait_until(is_kept, "what answers are compared with")
-        kept = served.kubectl(*read)
+        # Of a pod that is asked: all clients may keep connections to one of them.
+        wait_until(lambda: any(map(read, before)), "what answers are compared with")
+        pod = next(filter(read, before))
+        kept = read(pod)
         served.kubectl("exec", pod, "--", "sh", "-c", "kill -TERM 1")
         wait_until(lambda: served.start_count() == count + 1, "its container to start again")
         wait_until(lambda: {*served.pods()} == before, "both to be ready")
-        assert served.kubectl(*read) == kept
+        assert read(pod) == kept
     assert all(fault.startswith(served.address) for fault in load.faults), (
         "not reached, and no more"
     )
@@ -362,6 +368,121 @@ def test_no_pods_and_back(served: Served) -> None:
         print(f"to its first answer: {time.monotonic() - began:.1f} s")
         served.set_number(0)
     served.set_number(2)
+
+
+def test_a_queue_brings_the_first_pod(served: Served, tmp_path: Path) -> None:
+    """By what README shows, of a list in Redis."""
+    served.set_number(0)
+    with keda.running(served.nodes.plane, HOST, tmp_path / "keda"), queue(tmp_path) as asked:
+        about = shown_object()
+        about["spec"] |= {"cooldownPeriod": 10, "pollingInterval": 5}
+        about["spec"]["triggers"][0]["metadata"]["address"] = f"{HOST}:{asked[-1]}"
+        run(*asked, "rpush", "pictures", *map(str, range(IN_QUEUE)))
+        assert served.pods() == []
+        with scaled(served, about):
+            while run(*asked, "lpop", "pictures").strip():
+                assert ask_until_answered(served) in LABELS
+            wait_until(lambda: served.pods() == [], "no pods again")
+            run(*asked, "rpush", "pictures", "again")
+            wait_until(lambda: served.pods() != [], "a pod again")
+    served.set_number(2)
+
+
+@contextmanager
+def queue(folder: Path) -> Iterator[list[str]]:
+    """Before what it is asked."""
+    program = shutil.which("redis-server")
+    if not program:
+        pytest.skip("no Redis here")
+    (port,) = free_ports(1)
+    words = ["--bind", HOST, "--port", str(port), "--protected-mode", "no", "--save", ""]
+    asked = ["redis-cli", "-h", HOST, "-p", str(port)]
+    with running(Program([program, *words], folder / "redis.log")):
+        ping = [*asked, "ping"]
+        wait_until(lambda: not subprocess.run(ping, capture_output=True).returncode, "Redis")
+        yield asked
+
+
+def shown_object() -> Any:
+    text = (ROOT / "extensions" / "kubernetes" / "README.md").read_text()
+    block = re.search(r"^    apiVersion: keda.*\n(?:    .*\n)+", text, re.MULTILINE)
+    assert block
+    return yaml.safe_load(block[0])
+
+
+@contextmanager
+def scaled(served: Served, about: Any) -> Iterator[None]:
+    served.kubectl("apply", "--filename=-", given=json.dumps(about))
+    try:
+        yield
+    finally:
+        served.kubectl("delete", "scaledobject", SERVICE)
+
+
+def ask_until_answered(served: Served) -> str:
+    while True:
+        with served.client() as client, suppress(ClientError, OSError):
+            return client.classify(picture()).labels[0].label
+        time.sleep(0.5)
+
+
+def test_requests_in_flight_bring_more_pods(served: Served, tmp_path: Path) -> None:
+    """By the component `keda`, and what a real Prometheus reads in the pods."""
+    served.set_number(2)
+    served.wait()
+    scaler = keda.running(served.nodes.plane, HOST, tmp_path / "keda")
+    with scaler, prometheus(served, tmp_path) as url:
+        about = built_component(served, tmp_path)
+        spec = about["spec"]
+        spec |= {"maxReplicaCount": 3, "pollingInterval": 5}
+        at_once = {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}
+        spec["advanced"] = {"horizontalPodAutoscalerConfig": at_once}
+        spec["triggers"][0]["metadata"]["serverAddress"] = url
+        with scaled(served, about):
+            with served.asked(8 * CLIENTS) as load:
+                wait_until(lambda: len(served.pods()) == 3, "a third pod")
+            wait_until(lambda: len(served.pods()) == 2, "two pods again")
+    assert load.faults == []
+
+
+def built_component(served: Served, folder: Path) -> Any:
+    (folder / "bundle").symlink_to(served.project.path)
+    parts = {
+        "resources": ["bundle/build/kubernetes"],
+        "components": ["bundle/deploy/kubernetes/components/keda"],
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(parts))
+    made = yaml.safe_load_all(served.kubectl("kustomize", str(folder)))
+    (found,) = (each for each in made if each["kind"] == "ScaledObject")
+    return found
+
+
+@contextmanager
+def prometheus(served: Served, folder: Path) -> Iterator[str]:
+    """It finds the pods by themselves, not by their Service as the operator's: Debian's cannot."""
+    program = shutil.which("prometheus")
+    if not program:
+        pytest.skip("no Prometheus here")
+    found = json.loads(served.kubectl("get", "pods", "--output=json"))["items"]
+    job = {
+        "job_name": "pods",
+        "scrape_interval": "5s",
+        "scheme": "https",
+        "authorization": {"credentials": served.project.admin_key},
+        "tls_config": {"ca_file": str(served.certificate), "server_name": SERVICE},
+        "static_configs": [
+            {
+                "targets": [f"{each['status']['podIP']}:8002" for each in found],
+                "labels": {"service": SERVICE},
+            }
+        ],
+    }
+    (folder / "prometheus.yml").write_text(yaml.safe_dump({"scrape_configs": [job]}))
+    (port,) = free_ports(1)
+    words = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+    words.append(f"--web.listen-address=127.0.0.1:{port}")
+    with running(Program([program, *words], folder / "prometheus.log")):
+        yield f"http://127.0.0.1:{port}"
 
 
 def test_a_release_of_helm_serves_too(served: Served) -> None:
