@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -104,6 +105,24 @@ def test_a_kill_leaves_what_can_be_read(tmp_path: Path) -> None:
     day.write_bytes(day.read_bytes() + b'{"id": "cut o')  # as a machine that fails leaves it
     captures.write(record("last"), JPEG)
     assert [*captures.read()][-1]["id"] == "last"
+
+
+def test_a_line_that_does_not_fit_leaves_nothing(tmp_path: Path) -> None:
+    """No half line, and no picture that nobody would find."""
+    captures = Captures(tmp_path, 1_000_000, 30)
+    captures.write(record("first"), JPEG)
+    (day,) = tmp_path.glob("*.jsonl")
+    before = day.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20_000, limits[1]))
+    try:
+        with pytest.raises(OSError):
+            captures.write(record("large") | {"answer": 30_000 * "x"}, JPEG)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert day.read_bytes() == before and len([*tmp_path.rglob("*.jpg")]) == 1
+    captures.write(record("next"), JPEG)
+    assert [each["id"] for each in captures.read()] == ["first", "next"]
 
 
 def test_who_is_to_be_forgotten_is(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ how many bytes there are.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -69,17 +70,30 @@ class Captures:
             self._make_room(lock, len(line) + len(content))
             if content:
                 self._write_whole(self._folder / record["file"], content)
-            with day.with_suffix(LINES).open("a+b") as file:
-                if file.tell():  # the last line may have been cut off, by a kill
-                    file.seek(-1, os.SEEK_END)
-                    line = line if file.read(1) == b"\n" else b"\n" + line
-                file.write(line)
+            try:
+                self._append(day.with_suffix(LINES), line)
+            except OSError:
+                if content:
+                    (self._folder / record["file"]).unlink()
+                raise
 
     def _seal(self, content: bytes) -> bytes:
         done = subprocess.run([*SEAL, str(self._certificate)], input=content, capture_output=True)
         if done.returncode:
             raise OSError(f"openssl cannot encrypt for {self._certificate}")
         return done.stdout
+
+    def _append(self, path: Path, line: bytes) -> None:
+        with path.open("a+b", buffering=0) as file:
+            if end := file.tell():  # the last line may have been cut off, by a kill
+                file.seek(-1, os.SEEK_END)
+                line = line if file.read(1) == b"\n" else b"\n" + line
+            try:
+                if file.write(line) < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError:
+                file.truncate(end)
+                raise
 
     def _write_whole(self, path: Path, content: bytes) -> None:
         path.parent.mkdir(exist_ok=True)
