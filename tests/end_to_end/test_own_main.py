@@ -88,6 +88,8 @@ def test_every_command_means_the_main_one(fresh: Project, tmp_path: Path) -> Non
     other = draw_network(tmp_path / "other.onnx", seed=1)
     refused = fresh.make("publish", FROM=str(other))
     assert f"make publish WEIGHTS={other}" in error_lines(refused.stderr)[0]
+    refused = fresh.make("publish", WEIGHTS=str(other), LABELS=words["LABELS"])
+    assert "omit LABELS=" in error_lines(refused.stderr)[0]
     refused = fresh.make("publish", WEIGHTS=f"{tmp_path}/photo.jpg")
     assert "photo.jpg is no whole network, as birds is" in error_lines(refused.stderr)[0]
     assert "published" in fresh.made("publish", WEIGHTS=str(other))

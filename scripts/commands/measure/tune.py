@@ -68,6 +68,8 @@ def main() -> int:
             "on a GPU, set OPT_BATCH to the batch size that make bench finds fastest",
         )
     require(name)
+    if asked.images:
+        photos.read_or_draw(asked.images)  # or ends, before anything is stopped
     with stop_meanwhile(server), lock.one_at_a_time():
         try:
             return tune(stack, settings, goal, seconds)

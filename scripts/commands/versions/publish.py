@@ -31,6 +31,11 @@ def main() -> int:
             "a new version is of the pipeline that there is, and FROM of another one",
             f"make publish{pipeline.option} WEIGHTS={source}, or another pipeline: make add-model",
         )
+    if os.environ.get("LABELS"):
+        raise UserError(
+            "a new version has its pipeline's labels, and LABELS= changes nothing",
+            "write others into the file that the pipeline was given, and omit LABELS=",
+        )
     if weights := os.environ.get(Settings.weights.name):
         os.environ[Settings.weights.name] = adding.import_version(pipeline, weights)
     with lock.one_at_a_time():
