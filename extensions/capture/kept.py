@@ -13,6 +13,8 @@ from typing import Any
 from urllib.parse import quote
 
 from bundle_door.watching.captures import LINES, SEALED, Captures, Record, find_ending, unseal
+from extensions.capture.store import Store, is_elsewhere
+from scripts.base import below
 from scripts.base.errors import UserError
 from scripts.server.triton import triton_api
 from scripts.stacks import state
@@ -27,12 +29,16 @@ class Kept:
     key: Path | None = None
 
     @classmethod
-    def find(cls, folder: Path | None, key: Path | None) -> Kept:
-        """In this folder, or what the server has kept."""
-        if folder is None:
+    def find(cls, place: str, key: Path | None) -> Kept:
+        """In this folder, or on S3; empty: what the server has kept."""
+        if not place:
             address = find_server().http
             records, fetch = triton_api.get(address, "/captures"), triton_api.fetch
             return cls(records, lambda name: fetch(address, f"/captures/{quote(name)}"), key)
+        if is_elsewhere(place):
+            store = Store.open(place)
+            return cls(store.read_records(), store.fetch, key)
+        folder = Path(place)
         if not [*folder.glob(f"*{LINES}")]:
             raise UserError(f"in {folder} no request was kept", "copy some: make captured TO=…")
         return cls([*Captures(folder, 0, 0).read()], lambda name: (folder / name).read_bytes(), key)
@@ -64,8 +70,7 @@ class Kept:
         """As the server keeps them, but not encrypted."""
         for record in self.open_all():
             if content := self.read(record):
-                (folder / record["file"]).parent.mkdir(exist_ok=True)
-                (folder / record["file"]).write_bytes(content)
+                write_below(folder, record["file"], content)
             own = {name: value for name, value in record.items() if name != "sealed"}
             day = folder / record["time"][: len("2026-11-27")]
             with day.with_suffix(LINES).open("a") as lines:
@@ -80,10 +85,17 @@ class Kept:
             if len(seen) < most and (digest := hashlib.sha256(content).hexdigest()) not in seen:
                 label = record["labels"][0][0].removeprefix("class ").replace("/", "_")
                 name = re.sub(r"[^\w.-]", "_", record["id"]) + Path(record["file"]).suffix
-                (folder / label).mkdir(exist_ok=True)
-                (folder / label / name).write_bytes(content)
+                write_below(folder, f"{label}/{name}", content)
                 seen.add(digest)
         return len(seen)
+
+
+def write_below(folder: Path, name: str, content: bytes) -> None:
+    """`name`: of a record, which may come from elsewhere."""
+    if why := below.why_not(folder, name):
+        raise UserError(f"{name!a} {why}", "this copy is not one that the bundle has made")
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_bytes(content)
 
 
 def find_server() -> Any:

@@ -136,7 +136,7 @@ def replay(
 
     with ThreadPoolExecutor(TOGETHER) as pool:
         asked = []
-        for number, past in enumerate(pasts):
+        for number, past in enumerate(pasts, 1):
             due = began + (past.at - first) / speed
             time.sleep(max(0.0, due - time.monotonic()))
             asked.append(pool.submit(ask, past, due))

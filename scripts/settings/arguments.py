@@ -15,6 +15,7 @@ from scripts.settings.setting import (
     of_class,
     path,
     path_or,
+    path_or_url,
     text,
     text_or_files,
     whole,
@@ -119,7 +120,7 @@ class Arguments:
     yes = flag("Do it without asking.")
     days = whole(30, "How many days reports and caches are kept.")
 
-    to = path("A file or folder to write.")
+    to = path_or_url("A file or folder to write.")
 
     args = text("", "Options for pytest.")
 

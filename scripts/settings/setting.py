@@ -153,6 +153,15 @@ def path_or(words: tuple[str, ...], comment: str, *parts: Part) -> Setting[str]:
     return Setting(words[0], read, f"{', '.join(filter(None, words))} or a file", comment, *parts)
 
 
+def path_or_url(comment: str, *parts: Part) -> Setting[str]:
+    """A path, made absolute; or an address, such as s3://bucket/path. Empty: none."""
+
+    def read(text: str) -> str:
+        return str(absolute(text)) if text and "://" not in text else text
+
+    return Setting("", read, "a path", comment, *parts)
+
+
 def absolute(text: str) -> Path:
     return Path(text).expanduser().resolve()
 

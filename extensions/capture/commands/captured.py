@@ -2,12 +2,13 @@
 
     make captured                       how many, of which pipelines and versions
     make captured TO=folder             copies all: a file a day of JSON lines, pictures beside
+    make captured TO=s3://bucket/kept   copies there what is not there yet
     make captured TO=folder MOST=50     the pictures most worth a label, by what they were called
     make captured FORGET=id             removes a request, by its x-request-id
     make captured SEAL=capture.key      from now on encrypted for this private key, which it writes
     make captured KEY=capture.key TO=…  and copied with it
 
-OF=folder reads such a copy instead of what the server has.
+OF=folder or OF=s3://bucket/kept is such a copy, instead of what the server has.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from urllib.parse import quote
 from bundle_door.watching.captures import CERTIFICATE, Record
 from extensions.capture.arguments import forget, key, most, of, seal
 from extensions.capture.kept import Kept, find_server, is_sealed
+from extensions.capture.store import Store, is_elsewhere
 from scripts.base import console, files, tables
 from scripts.base.errors import UserError
 from scripts.server.triton import triton_api
@@ -34,13 +36,16 @@ def main() -> int:
     if place := seal.value_in(asked):
         make_key(place)
     elif id := forget.value_in(asked):
-        remove(id)
+        remove(id, of.value_in(asked))
     else:
         kept = Kept.find(of.value_in(asked), key.value_in(asked))
         if not kept.records:
             console.note("nothing was kept; KEEP says what is: make up KEEP=1%")
+        elif is_elsewhere(asked.to):
+            count = Store.open(asked.to).add(kept.records, kept.fetch)
+            console.note(f"copied {count:,} requests to {asked.to}")
         elif asked.to:
-            copy(kept, asked.to, most.value_in(asked))
+            copy(kept, Path(asked.to), most.value_in(asked))
         else:
             show(kept.records)
     return 0
@@ -72,8 +77,13 @@ def copy(kept: Kept, to: Path, most: int | None) -> None:
     console.note(told)
 
 
-def remove(id: str) -> None:
-    count = triton_api.delete(find_server().http, f"/captures?id={quote(id)}")
+def remove(id: str, place: str) -> None:
+    if is_elsewhere(place):
+        count = Store.open(place).forget(id)
+    elif place:
+        raise UserError(f"{place} is a copy of yours", "remove it there")
+    else:
+        count = triton_api.delete(find_server().http, f"/captures?id={quote(id)}")
     if not count:
         raise UserError(f"of {id} nothing was kept", "make logs has the ids of requests")
     console.note(f"removed {count:,} requests; copies of them are yours to remove")

@@ -51,11 +51,11 @@ def main() -> int:
     return 0
 
 
-def read(place: Path | None, pictures: str, private: Path | None) -> list[Past]:
-    if place and place.is_file():
+def read(place: str, pictures: str, private: Path | None) -> list[Past]:
+    if Path(place).is_file():
         if not pictures:
             raise UserError("a log has no pictures", "name a folder of some: IMAGES=photos")
-        return replaying.read_log(place, Path(pictures))
+        return replaying.read_log(Path(place), Path(pictures))
     kept = Kept.find(place, private)
     if not kept.records:
         raise UserError("nothing was kept", "KEEP says what is: make up KEEP=1%")
@@ -92,7 +92,8 @@ def load_beside(version: int | None, pasts: list[Past]) -> Iterator[list[Past]]:
 def ask(pasts: Sequence[Past], address: Address, pace: float) -> list[Present]:
     seconds = (pasts[-1].at - pasts[0].at) / pace
     what = f"asking {len(pasts):,} requests again, for {seconds:,.0f} s"
-    with console.progress(what, len(pasts)) as tell:
+    with console.waiting(what) as waiting:
+        tell = lambda count: waiting.show(f"{count:,} of {len(pasts):,}")  # noqa: E731
         return replaying.replay(pasts, address, pace, tell)
 
 

@@ -9,6 +9,8 @@ Without a passphrase, keys are left out. Nothing is written where the backup doe
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from bundle_client import __version__
 from extensions.upkeep import backup
 from extensions.upkeep.arguments import load_passphrase
@@ -23,9 +25,10 @@ from scripts.stacks import state
 
 
 def main() -> int:
-    target, passphrase = arguments.load().to, load_passphrase()
-    if target is None:
+    asked, passphrase = arguments.load(), load_passphrase()
+    if not asked.to:
         raise UserError("no file given", "make backup TO=file")
+    target = Path(asked.to)
     with lock.one_at_a_time():
         known = state.load()
         for pipeline in pipelines.every():

@@ -9,6 +9,8 @@ There: sh folder/install.sh triton-bundle && cd triton-bundle && make up
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from extensions.upkeep import pack
 from scripts.base import console, disk, lock
 from scripts.base.errors import UserError
@@ -18,9 +20,10 @@ from scripts.settings.settings import Settings
 
 
 def main() -> int:
-    target = arguments.load().to
-    if target is None:
+    asked = arguments.load()
+    if not asked.to:
         raise UserError("no folder given", "make pack TO=folder")
+    target = Path(asked.to)
     if target.exists():
         raise UserError(f"{target} exists", "name a new folder: make pack TO=folder")
     with lock.one_at_a_time():

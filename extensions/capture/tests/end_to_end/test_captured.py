@@ -13,7 +13,9 @@ import pytest
 from PIL import Image
 
 from scripts.artefacts.picture import mug
-from tests.project import Project, error_lines, wait_until
+from scripts.base import parts
+from tests import aws_roles
+from tests.project import Project, error_lines, free_ports, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +112,36 @@ def test_another_version_is_asked_again(keeping: Project) -> None:
     assert re.search(r"0 of (\d+) labels changed", told)
     assert "version 1" in keeping.made("status") or " v1 " in keeping.made("status")
     assert "_candidate" not in keeping.made("models")
+
+
+@pytest.mark.skipif(not parts.find("place"), reason="nothing here knows S3")
+def test_a_copy_on_s3_grows_and_forgets(keeping: Project, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    keys = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
+    url = f"s3://http://127.0.0.1:{port}/{aws_roles.BUCKET}/kept"
+    ask(keeping, "first", draw(8))
+    wait_until(lambda: "first" in read_lines(keeping), "what is kept")
+    (line,) = error_lines(keeping.make("captured", TO=url, **keys).stderr)
+    assert "nothing is listening at" in line
+    with aws_roles.knowing_roles("127.0.0.1", port, tmp_path / "moto.log"):
+        assert f"copied {count_kept(keeping)} requests" in keeping.made("captured", TO=url, **keys)
+        picture = draw(9)
+        ask(keeping, "second", picture)
+        wait_until(lambda: "second" in read_lines(keeping), "what is kept")
+        assert "copied 1 requests" in keeping.made("captured", TO=url, **keys)
+        assert "copied 0 requests" in keeping.made("captured", TO=url, **keys)
+        keeping.made("captured", OF=url, TO=f"{tmp_path}/fetched", **keys)
+        keeping.made("captured", TO=f"{tmp_path}/copied")
+        contents = [
+            {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")}
+            for folder in (tmp_path / "fetched", tmp_path / "copied")
+        ]
+        assert contents[0] == contents[1] and picture in contents[0].values()
+        assert re.search(r"refused +0 +0\n", keeping.made("replay", OF=url, SPEED="1000", **keys))
+        assert "removed 1 requests" in keeping.made("captured", OF=url, FORGET="second", **keys)
+        keeping.made("captured", OF=url, TO=f"{tmp_path}/less", **keys)
+        files = [path.read_bytes() for path in (tmp_path / "less").rglob("*.*")]
+        assert picture not in files and not any(b"second" in each for each in files)
 
 
 def test_what_is_encrypted_needs_the_key(keeping: Project, tmp_path: Path) -> None:

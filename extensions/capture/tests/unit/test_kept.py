@@ -38,18 +38,18 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_copy_is_read_as_what_was_kept(folder: Path, tmp_path: Path) -> None:
-    kept = Kept.find(folder, None)
+    kept = Kept.find(str(folder), None)
     (tmp_path / "copy").mkdir()
     kept.lay_out(tmp_path / "copy")
-    assert Kept.find(tmp_path / "copy", None).records == kept.records
+    assert Kept.find(str(tmp_path / "copy"), None).records == kept.records
     with pytest.raises(UserError, match="no request was kept"):
-        Kept.find(tmp_path, None)
+        Kept.find(str(tmp_path), None)
 
 
 def test_pictures_to_be_labelled_lie_by_what_they_were_called(folder: Path, tmp_path: Path) -> None:
     """Each once, and below the folder whatever the client called its request."""
     (out := tmp_path / "out").mkdir()
-    assert Kept.find(folder, None).lay_out_for_labels(out, 9) == 2
+    assert Kept.find(str(folder), None).lay_out_for_labels(out, 9) == 2
     assert sorted(str(path.relative_to(out)) for path in out.rglob("*.jpg")) == [
         "7/2.jpg",
         "a_b/1_...jpg",
