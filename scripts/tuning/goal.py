@@ -14,7 +14,7 @@ LEAD = 1.03
 
 @dataclass(frozen=True)
 class Score:
-    """One server's pictures per second over all kinds of pictures, and the slowest kind's p95."""
+    """One server's answers per second over all kinds of pictures, and the slowest kind's p95."""
 
     concurrency: int
     throughput: float
@@ -22,7 +22,7 @@ class Score:
 
     def __str__(self) -> str:
         return (
-            f"{self.throughput:.1f} pictures per second at p95 {self.p95:.0f} ms, "
+            f"{self.throughput:.1f} answers per second at p95 {self.p95:.0f} ms, "
             f"{self.concurrency} at a time"
         )
 
@@ -43,8 +43,8 @@ class Goal:
 
     def __str__(self) -> str:
         if self.latency_ms is None:
-            return "the most pictures per second"
-        return f"the most pictures per second with 95% of the answers within {self.latency_ms:g} ms"
+            return "the most answers per second"
+        return f"the most answers per second with 95% of the answers within {self.latency_ms:g} ms"
 
     def concurrencies(self, cores: int) -> list[int]:
         """Concurrencies to try: enough to keep a server busy; with a limit, increasing ones."""

@@ -52,11 +52,11 @@ def test_it_measures_beside_nobody_and_writes_the_winner_with_its_figures_or_not
         project.made("status")
     finally:
         project.end()
-    assert "network 1 x 2" in output and "pictures per second at p95" in output
+    assert "network 1 x 2" in output and "answers per second at p95" in output
     env = (project.path / ".env").read_text()
     if "make up" in output:
         assert env.startswith("# mine\n# make tune: 20")
-        assert "pictures per second at p95" in env and "fp32" not in env
+        assert "answers per second at p95" in env and "fp32" not in env
     else:
         assert env == MINE and ".env is unchanged" in output
     assert nothing_is_left(project)
