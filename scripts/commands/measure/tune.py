@@ -177,6 +177,11 @@ def conclude(
     manifest: Manifest,
 ) -> int:
     new, old = scores[winner], scores[start]
+    if not new.throughput:
+        raise UserError(
+            "no answers were counted with any settings",
+            "allow more time, such as MINUTES=15; .env is unchanged",
+        )
     if not goal.is_met(new):
         raise UserError(
             f"no settings answer 95% within {goal.latency_ms:g} ms (best: {new.p95:.0f} ms)",
