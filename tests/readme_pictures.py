@@ -24,6 +24,7 @@ import sys
 import tempfile
 import zlib
 from base64 import b64encode
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,11 +50,12 @@ from tests.terminals import typed, what_stays
 PICTURES = ROOT / "docs" / "pictures"
 COLUMNS = 92
 SCREEN = 1366, 768
-# What the page says whatever it is asked.
+# What the page says whatever it is asked, without whose median it is.
 OWN_WORDS = """[...document.querySelectorAll(
     'h2, nav a, #tiles dt, .tiles-say, .choices label, .drop-say, #choose, .samples, .spans span')]
   .filter(each => each.checkVisibility() && each.getBoundingClientRect().top < innerHeight)
-  .map(each => each.firstChild.textContent.trim()).filter(each => /^\\D+$/.test(each))"""
+  .map(each => each.firstChild.textContent.replace(/ of .*/, ' of').trim())
+  .filter(each => /^\\D+$/.test(each))"""
 
 
 def main() -> int:
@@ -115,15 +117,22 @@ def take_page(tab: Tab, project: Project) -> None:
     tab.look(*SCREEN)
     tab.open(f"http://{project.http}/")
     tab.until("!document.getElementById('pipeline').disabled")
+    for _ in least_of(tab, PICTURES / "page.png"):
+        tab.drop(project.path / "build" / "mug.jpg")
+        tab.until("document.querySelectorAll('.copies').length")
+
+
+def least_of(tab: Tab, file: Path) -> Iterator[None]:
+    """Asks again and again, and keeps the picture of the answers that took least."""
     least = math.inf
     for _ in range(20):  # the first ones warm up the browser, and others are met by other work
         tab.run("document.getElementById('forget').click()")
-        tab.drop(project.path / "build" / "mug.jpg")
-        tab.until("document.querySelectorAll('.copies').length")
-        took = float(tab.text(".where summary").split()[0])
+        yield
+        took: float = tab.run("""Math.max(...[...document.querySelectorAll('.where summary')]
+            .map(each => parseFloat(each.innerText)))""")
         if took < least:
             least = took
-            keep(tab, PICTURES / "page.png")
+            keep(tab, file)
 
 
 def take_side_by_side(tab: Tab, project: Project) -> None:
@@ -136,11 +145,10 @@ def take_side_by_side(tab: Tab, project: Project) -> None:
         });
         return real(path.replace('_candidate', ''), options);""")  # fmt: skip
     tab.until("document.getElementById('beside').value")
-    for name in ("build/mug.jpg", "vulture.jpeg"):
-        tab.drop(project.path / name)
-        tab.until("document.querySelector('.card .badge.differs, .card h3 .badge')?.innerText")
-    tab.until("document.getElementById('tally').innerText.startsWith('same 2')")
-    keep(tab, PICTURES / "side_by_side.png")
+    for _ in least_of(tab, PICTURES / "side_by_side.png"):
+        for same, name in enumerate(("build/mug.jpg", "vulture.jpeg"), 1):
+            tab.drop(project.path / name)
+            tab.until(f"document.getElementById('tally').innerText.startsWith('same {same}')")
 
 
 # What is where in the drawn street, and of which class.
