@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import errno
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -82,7 +83,7 @@ def ensure(layer: str) -> None:
     if not is_installed(layer):
         VENV.mkdir(exist_ok=True)
         # Two first runs at the same time.
-        with hold_lock(VENV / "lock", lambda who: print(f"- waiting for {who}, which installs …")):
+        with hold_lock(VENV / "lock", lambda who: _say(f"waiting for {who}, which installs …")):
             if not is_installed(layer):
                 _install(layer)
 
@@ -104,7 +105,7 @@ def digest(layer: str) -> str:
 def _install(layer: str) -> None:
     if not any(VENV.glob(f"lib/python*/site-packages/{OURS}")):
         _create()
-    print(f"- installing {layer} (requirements/{layer}.txt) …", flush=True)
+    _say(f"installing {layer} (requirements/{layer}.txt) …")
     began = time.monotonic()
     if layer in APART:
         words = ["-r", str(requirements(layer)), "--no-deps", "--require-hashes", "--upgrade"]
@@ -114,10 +115,15 @@ def _install(layer: str) -> None:
         index = torch_index() if layer in WITH_TORCH else []
         if not _by_uv(layer, index):
             _by_pip(layer, index)
-    print(f"  done in {time.monotonic() - began:.0f} s", flush=True)
+    _say(f"done in {time.monotonic() - began:.0f} s", "  ")
     STAMPS.mkdir(exist_ok=True)
     for each in _find_included(layer):
         (STAMPS / each).write_text(digest(each))
+
+
+def _say(text: str, mark: str = "- ") -> None:
+    """JSON=1: a line of JSON, as what commands say."""
+    print(json.dumps({"says": text}) if os.environ.get("JSON") else f"{mark}{text}", flush=True)
 
 
 def _find_included(layer: str) -> Iterator[str]:
@@ -137,7 +143,7 @@ def _create() -> None:
         if leftover.name != "lock":
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
     python = _find_python()
-    print(f"- creating a virtual environment in .venv with {python} …", flush=True)
+    _say(f"creating a virtual environment in .venv with {python} …")
     made = subprocess.run([python, "-m", "venv", VENV], capture_output=True, text=True)
     if made.returncode:
         version = ".".join(map(str, _version_of(python) or ()))

@@ -3,6 +3,8 @@ Stdlib only."""
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -23,10 +25,11 @@ def step(what: str) -> Iterator[None]:
     global _unfinished
     began = time.monotonic()
     line = _fold(f"- {printable(what)} …", _find_width() - ENDING) + " "
-    if _unfinished:  # a step within a step has a line of its own
-        print()
-    print(line, end="", flush=True)
-    _unfinished = line
+    if not _is_json():
+        if _unfinished:  # a step within a step has a line of its own
+            print()
+        print(line, end="", flush=True)
+        _unfinished = line
     ended = "failed"
     try:
         yield
@@ -35,13 +38,26 @@ def step(what: str) -> Iterator[None]:
         ended = "interrupted"
         raise
     finally:
-        print(ended if _unfinished == line else line + ended, flush=True)
+        if _is_json():
+            tell(f"{what} … {ended}")
+        else:
+            print(ended if _unfinished == line else line + ended, flush=True)
         _unfinished = ""
 
 
 def tell(text: str) -> None:
     """In a terminal, broken between words; what follows is indented."""
-    print(_fold(printable(text), _find_width()), flush=True)
+    shown = (
+        json.dumps({"says": text.strip().removeprefix("- ")})
+        if _is_json()
+        else _fold(printable(text), _find_width())
+    )
+    print(shown, flush=True)
+
+
+def _is_json() -> bool:
+    """JSON=1: a line of JSON each, as what commands say."""
+    return bool(os.environ.get("JSON"))
 
 
 def _fold(line: str, width: int) -> str:

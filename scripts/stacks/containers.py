@@ -196,6 +196,7 @@ class DockerStack:
         """Paths inside the project exist in the container; others are mounted."""
         self.prepare_place(step.place)
         options = [f"--env=COLUMNS={console.out.width}"] if console.out.is_terminal else []
+        options += ["--env=JSON=1"] if console.Form.is_json else []
         words: list[str] = []
         for number, argument in enumerate(arguments):
             if not isinstance(argument, Path):

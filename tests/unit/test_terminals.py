@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -39,10 +40,10 @@ def in_a_terminal(columns: int, **more: str) -> dict[str, list[str]]:
 
 
 @cache
-def in_a_pipe() -> dict[str, list[str]]:
+def in_a_pipe(**more: str) -> dict[str, list[str]]:
     told = subprocess.run(
         PROGRAM,
-        env=environment(PYTHONUNBUFFERED="1"),
+        env=environment(PYTHONUNBUFFERED="1", **more),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -110,6 +111,15 @@ def test_no_colour_where_none_is_wanted(command: str) -> None:
     plain = in_a_terminal(80, NO_COLOR="1")[command]
     assert not [line for line in plain if COLOURED.search(line)]
     assert words(plain) == words(in_a_terminal(80)[command])
+
+
+def test_a_program_gets_lines_of_json() -> None:
+    """But for help; what asks a picture or a text is told of it apart."""
+    others = {"help", "classify", "demo", "detect", "segment", "sentiment"}
+    told = in_a_pipe(JSON="1")
+    for command in SHOWN.keys() - others:
+        said = [line for line in told[command] if not line.startswith("error: ")]
+        assert said and all(map(json.loads, said)), command
 
 
 def test_one_sentence_comes_first() -> None:

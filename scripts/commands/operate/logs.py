@@ -3,6 +3,7 @@
 make logs                    the last 200
 make logs SINCE=5m           those of the last five minutes (90s, 5m, 2h, 1d)
 make logs FOLLOW=1           and those that come, until Ctrl-C
+make logs JSON=1             a line of JSON each, as of all commands
 """
 
 from __future__ import annotations
@@ -58,7 +59,11 @@ def main() -> int:
 
 
 def show(entry: Entry) -> None:
-    print(fold(str(entry), console.out.width, INDENT), flush=True)
+    if console.Form.is_json:
+        time = f"{entry.time}Z" if entry.time else ""
+        text = "\n".join((entry.text, *entry.more))
+        return console.write_json({"time": time, "source": entry.source, "text": text})
+    return print(fold(str(entry), console.out.width, INDENT), flush=True)
 
 
 def read_refused_log() -> list[str]:
