@@ -119,7 +119,10 @@ class Capturing:
 
         async def forget(request: Request, named: Mapping[str, str]) -> Answer:
             id = request.query.get("id", "")
-            return as_json(await asyncio.to_thread(self._captures.forget, id))
+            try:
+                return as_json(await asyncio.to_thread(self._captures.forget, id))
+            except OSError as fault:
+                raise Refused(507, f"{id} cannot be removed: {fault}") from None
 
         return [
             for_the_admin("/v2/captures", GET=read, DELETE=forget),

@@ -198,10 +198,11 @@ class Captures:
             for lines in self._list_days():
                 known = lines.read_bytes().splitlines(keepends=True)
                 gone = [line for line in known if read_line(line).get("id") == id]
-                if gone:
-                    self._rewrite(lines, [line for line in known if line not in gone])
+                # First, so that there is room on a full disk for the lines that are left.
                 for file in filter(None, (read_line(line).get("file") for line in gone)):
                     (self._folder / file).unlink(missing_ok=True)
+                if gone:
+                    self._rewrite(lines, [line for line in known if line not in gone])
                 forgotten += len(gone)
             os.ftruncate(lock, 0)
         return forgotten
