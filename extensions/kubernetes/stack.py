@@ -77,7 +77,8 @@ class KubernetesStack(ManyServers):
         if not DEPLOYED.exists() and self._kubectl.get("deployment", SERVICE):
             raise UserError(
                 f"the Deployment {SERVICE} of {self._kubectl.namespace} is not this checkout's",
-                f"set another NAMESPACE, or remove it: kubectl delete deployment {SERVICE}",
+                "set another NAMESPACE, or remove it: helm uninstall, or kubectl --namespace "
+                f"{self._kubectl.namespace} delete deployment {SERVICE}",
             )
         super().prepare()
         certificates.make(self._settings)

@@ -54,7 +54,7 @@ class ManyServers(DockerStack):
 
     def prepare(self) -> None:
         if self._settings.replicas == 0:
-            raise UserError("REPLICAS=0 starts no server", "say how many: REPLICAS=2")
+            raise UserError("with REPLICAS=0 no server runs", "say how many: make scale REPLICAS=2")
         super().prepare()
 
     @property

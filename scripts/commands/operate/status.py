@@ -40,6 +40,8 @@ def main() -> int:
     if reason:
         if stack.many:
             stack.many.show()
+        if known.settings_at_start.replicas == 0:
+            raise UserError("with REPLICAS=0 no server runs", "say how many: make scale REPLICAS=2")
         raise UserError(
             f"{version.serving} does not answer on the {known.flavour} server ({reason})",
             lost or REMEDY,
