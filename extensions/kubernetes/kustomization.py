@@ -28,6 +28,7 @@ from scripts.recipes import pipelines
 from scripts.repository import live, place
 from scripts.repository.history import SHOWN
 from scripts.repository.place import Place
+from scripts.rollout.proofs import list_versions
 from scripts.settings.settings import DOOR, Settings, names
 from scripts.stacks import admin_key, certificates, exposure
 from scripts.stacks.containers import DockerStack
@@ -105,6 +106,7 @@ def _add_proofs(written: dict[str, Any], target: Path, proofs: Mapping[str, Path
     settings.append(
         f"EXTRA_PIPELINES={' '.join(sorted(proofs.keys() - {pipelines.main().ensemble}))}"
     )
+    settings.append(f"LIVE_VERSIONS={list_versions(proofs)}")
     named = [f"{PROOFS}/{ensemble}.npz" for ensemble in sorted(proofs)]
     written["configMapGenerator"] += (
         [{"name": f"{SERVICE}-proofs", "files": named}] if named else []

@@ -4,7 +4,7 @@ itself (bundle_serving/protocol/proof.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,13 @@ MOST_BYTES = 400_000
 
 def path(ensemble: str, version: int) -> Path:
     return FOLDER / f"{ensemble}-{version}.npz"
+
+
+def list_versions(written: Mapping[str, Path]) -> str:
+    """As a server is told which ones it has."""
+    return " ".join(
+        f"{ensemble}={file.stem.rpartition('-')[2]}" for ensemble, file in sorted(written.items())
+    )
 
 
 def write(version: Version, answers: Sequence[Answer]) -> None:

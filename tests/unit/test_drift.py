@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from bundle_door.served import Served
+from bundle_door.served import Served, live_version
 from bundle_door.triton import Triton
 from bundle_door.watching.drift import NAMED, stability_index
 from bundle_door.watching.measures import text
@@ -68,6 +68,15 @@ def test_a_version_that_was_unloaded_is_not_told(tmp_path: Path) -> None:
     asyncio.run(served.look())
     (told,) = observed.drift.as_json()
     assert told["version"] == "1" and 'version="1"' in text([observed.drift])
+
+
+def test_the_live_version_is_the_one_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To one of several servers; else the history has it."""
+    events = [{"what": "serves", "version": 1}, {"what": "begins", "version": 2}]
+    assert live_version("birds", events) == "1"
+    monkeypatch.setenv("LIVE_VERSIONS", "birds=2 sentiment_ensemble=7")
+    assert live_version("birds", events) == live_version("birds", []) == "2"
+    assert live_version("mice", events) == "1" and live_version("mice", []) is None
 
 
 def test_the_first_requests_of_a_pipeline_count_as_its_own(tmp_path: Path) -> None:

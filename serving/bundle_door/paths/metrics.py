@@ -85,10 +85,10 @@ class Metrics:
             for event in events:
                 if event["how"] in SWITCHES and event["what"] in OUTCOMES:
                     switches.add(pipeline, event["how"], OUTCOMES[event["what"]])
-            if version := live_version(events):
+            if version := live_version(pipeline, events):
                 live.set(int(version), pipeline)
-                at = [event["time"] for event in events if event["what"] == "serves"][-1]
-                since.set(datetime.fromisoformat(at).timestamp(), pipeline)
+            if at := [event["time"] for event in events if event["what"] == "serves"]:
+                since.set(datetime.fromisoformat(at[-1]).timestamp(), pipeline)
         return [in_flight, held, live, since, switches, *processes(), *self._room.families()]
 
 

@@ -1,6 +1,6 @@
 """Before a server is asked by anyone: does it answer as it should, on this machine too?
 
-scripts/repository/proofs.py writes the file.
+scripts/rollout/proofs.py writes the file.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -262,13 +263,24 @@ def test_commands_speak_of_the_cluster(rolled: Rolled) -> None:
 
 def test_a_rollout_and_a_rollback_cost_no_request(rolled: Rolled) -> None:
     before = rolled.versions()
-    publish(rolled, MAX_MEGAPIXELS="40")
+    new = publish(rolled, MAX_MEGAPIXELS="40")
     with rolled.asked():
         assert "; 0 of " in rolled.project.made("rollout", MAX_P99_RATIO="100")
     assert len(rolled.versions()) == 1 and rolled.versions() != before
+    with rolled.load():
+        wait_until(lambda: versions_in_logs(rolled) == {new}, "the new version in the logs")
     with rolled.asked():
         assert "; 0 of " in rolled.project.made("rollback", MAX_P99_RATIO="100")
     assert len(rolled.versions()) == 1
+    with rolled.load():
+        old = str(int(new) - 1)
+        wait_until(lambda: versions_in_logs(rolled) == {old}, "the old version in the logs")
+
+
+def versions_in_logs(rolled: Rolled) -> set[str]:
+    """As those pods name them that are not to end."""
+    logs = (rolled.kubectl("logs", pod, "--container=server") for pod in rolled.pods())
+    return {found for log in logs for found in re.findall(r" pipeline=birds version=(\d+) ", log)}
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
@@ -359,6 +371,8 @@ def test_no_pods_and_back(rolled: Rolled) -> None:
     assert "none" in rolled.project.made("scale", "REPLICAS=0") and not rolled.pods()
     refused = rolled.project.make("rollout")
     assert refused.returncode and len(error_lines(refused.stderr)) == 1
+    (line,) = error_lines(rolled.project.make("status").stderr)
+    assert "with REPLICAS=0 no server runs; say how many: make scale" in line
     began = time.monotonic()
     rolled.project.made("scale", "REPLICAS=1")
     print(f"\nfrom none to one that answers: {time.monotonic() - began:.0f} s")

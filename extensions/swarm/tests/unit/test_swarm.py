@@ -60,6 +60,8 @@ def test_the_servers_are_what_compose_runs(server: Service, given: Given) -> Non
     }
     assert {"user", "read_only", "cap_drop", "init", "stop_grace_period"} <= same & ours.keys()
     assert ours["environment"].pop("EXTRA_PIPELINES") == "sentiment_ensemble"
+    told = f"{PIPELINE}=1 sentiment_ensemble=1"
+    assert ours["environment"].pop("LIVE_VERSIONS") == told
     wanted = {k: v or "" for k, v in server["environment"].items()}
     assert ours["environment"] == wanted | {"RELAY_FOLDER": ""}
     *words, proof = ours["healthcheck"].pop("test")
