@@ -50,7 +50,8 @@ class Store:
         for day, kept in groupby(records, key=lambda record: str(record["time"])[:DAY]):
             there = self._read_lines(f"{day}{LINES}")
             given = [(json.dumps(record).encode(), record) for record in kept]
-            new = [each for each in given if each[0] not in there]
+            known = {*there}
+            new = [each for each in given if each[0] not in known]
             with console.waiting(f"copying {day} to {self.folder.location}") as waiting:
                 for number, (_, record) in enumerate(new, 1):
                     if name := record.get("file"):
