@@ -77,7 +77,7 @@ def run_guarded(main: Callable[[], int]) -> int:
 
 
 def _tell(fault: UserError) -> None:
-    line = printable(f"error: {fault.cause}; {as_called(fault.remedy)}")
+    line = printable(f"error: {fault.cause}; {as_called(fault.remedy)}").replace("\n", "\\n")
     if sys.stderr.isatty():
         line = fold(line, os.get_terminal_size(sys.stderr.fileno()).columns or 80)
     print(line, file=sys.stderr)

@@ -37,10 +37,10 @@ def test_a_terminal_obeys_nothing_that_is_shown(out: console.Output, screen: io.
 
 def test_nor_what_an_error_says(capsys: pytest.CaptureFixture[str]) -> None:
     def fails() -> int:
-        raise UserError(ODD, "fix it")
+        raise UserError(f"{ODD}\n{ODD}", "fix it")
 
     assert run_guarded(fails) == 1
-    assert capsys.readouterr().err == f"error: {SEEN}; fix it\n"
+    assert capsys.readouterr().err == f"error: {SEEN}\\n{SEEN}; fix it\n"
 
 
 def test_what_reports_does_so_in_json(
