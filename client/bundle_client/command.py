@@ -197,13 +197,14 @@ def arguments() -> argparse.ArgumentParser:
     add("--protocol", choices=PROTOCOLS, default="http", help="default: %(default)s")
     add("--model", metavar="NAME", help="default: the server's main pipeline")
     add("--top", type=int, default=5, metavar="N", help="labels per picture; default: %(default)s")
-    add(
+    into = parser.add_mutually_exclusive_group().add_argument
+    into(
         "--out",
         type=Path,
         metavar="FILE",
         help="write the answers to a .csv, .jsonl or .parquet; go on where an earlier run ended",
     )
-    add("--json", action="store_true", help="for programs: one JSON object per line and picture")
+    into("--json", action="store_true", help="for programs: one JSON object per line and picture")
     add(
         "--concurrency",
         type=int,

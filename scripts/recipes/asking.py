@@ -68,6 +68,11 @@ def about_pictures(
 ) -> int:
     given = arguments.load(environment)
     options = ["--model", model, "--top", str(given.top)]
+    if given.out and environment.get("JSON"):
+        raise UserError(
+            "OUT= and JSON=1 both say where the answers go",
+            "leave one out; OUT=answers.jsonl writes lines of JSON, too",
+        )
     if given.out:
         # The server is on this machine: two for each core, so that none waits for the client.
         options += [

@@ -52,6 +52,14 @@ def test_a_folder_with_one_bad_picture(stand_in: StandIn, pictures: Path) -> Non
     assert summary.startswith("19 answered, 1 failed, ")
 
 
+def test_answers_go_to_one_place(stand_in: StandIn, pictures: Path, tmp_path: Path) -> None:
+    out = tmp_path / "answers.csv"
+    done = run("--json", "--out", str(out), "--url", stand_in.url, str(pictures))
+    assert done.returncode == 2
+    assert b"argument --out: not allowed with argument --json" in done.stderr
+    assert not out.exists()
+
+
 def test_json_has_a_line_for_each_picture_in_order(stand_in: StandIn, pictures: Path) -> None:
     done = run("--json", "--url", stand_in.url, str(pictures))
     answers = [json.loads(line) for line in done.stdout.splitlines()]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from scripts.base.errors import UserError
-from scripts.recipes.asking import ASKED_ABOUT, require_taken
+from scripts.recipes.asking import ASKED_ABOUT, about_pictures, require_taken
 
 
 @pytest.mark.parametrize("setting", ASKED_ABOUT)
@@ -31,3 +33,9 @@ def test_a_pipeline_is_asked_about_one_thing(given: dict[str, str], remedy: str)
     with pytest.raises(UserError, match="SOUND is given, which this pipeline") as refused:
         require_taken("IMG", given)
     assert refused.value.remedy == f"{remedy}; or name another one: MODEL="
+
+
+def test_answers_go_to_one_place() -> None:
+    unasked = cast(Any, None)
+    with pytest.raises(UserError, match="OUT= and JSON=1 both say where the answers go"):
+        about_pictures(unasked, "birds", ["photos"], {"OUT": "answers.csv", "JSON": "1"})
