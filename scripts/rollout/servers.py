@@ -69,6 +69,8 @@ class Servers:
         """Of each server that is reached, by its name."""
         found = {}
         for task in self._stack.servers():
+            if not task.runs:
+                continue
             with suppress(OSError):
                 address = self._stack.find_address(server, task.address)
                 found[f"{task.name}@{task.node}"] = address

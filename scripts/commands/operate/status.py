@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 from bundle_serving.address import Address
 from scripts.base import console, tables
 from scripts.base.errors import UserError
-from scripts.repository import evaluations, live
+from scripts.repository import evaluations
 from scripts.repository.archive import Version
 from scripts.server import known_flaws
 from scripts.server.healthy import unhealthy_reason
 from scripts.server.served import find_served_version
-from scripts.server.triton import triton_api
+from scripts.server.triton import totals, triton_api
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
@@ -47,7 +45,13 @@ def main() -> int:
             lost or REMEDY,
         )
     console.say(f"ready · {describe_shortly(known, version)}")
-    tables.show("lrrrr", ("model", "v", "answered", "failed", "ms each"), _models(known))
+    servers = stack.many.find_addresses(known) if stack.many else {}
+    told = totals.read_all(servers) if servers else [totals.read(known.http)]
+    rows = totals.list_models(known.main, told)
+    tables.show("lrrrr", ("model", "v", "answered", "failed", "ms each"), rows)
+    if stack.many:
+        many = f"{len(told)} server{'s' * (len(told) != 1)}"
+        console.note(f"answered and failed: of {many}, since each started")
     console.note(_engine(known, version))
     if version.evaluated:
         console.note(f"evaluated: {evaluations.describe(version.evaluated)}")
@@ -99,28 +103,3 @@ def _engine(known: State, version: Version) -> str:
         )
     proved = made.decision
     return f"precision {proved['precision']}: {proved['why']}"
-
-
-def _models(known: State) -> Iterator[tuple[str, ...]]:
-    """What the door counted, which leaves our own requests out. A plan tells it nothing: of what it
-    did there is Triton's word alone, which counts those too."""
-    told, none = _count_answered(known.http), {"answered": 0, "failed": 0, "ms": 0}
-    for model in triton_api.get(known.http, "/models/stats")["model_stats"]:
-        name, version = model["name"], model["version"]
-        by_triton = _read_counts(model["inference_stats"]) if name.endswith("_trt") else none
-        total = told.get((name, version)) or told.get((name, "")) or by_triton
-        done, failed = str(total["answered"]), str(total["failed"])
-        shown = live.describe_network(name, version) + ", main" * (name == known.main)
-        yield shown, version, done, failed, f"{total['ms']:.1f}"
-
-
-def _read_counts(counted: dict[str, Any]) -> dict[str, Any]:
-    answered = counted["success"]["count"]
-    each = counted["success"]["ns"] / answered / 1e6 if answered else 0
-    return {"answered": answered, "failed": counted["fail"]["count"], "ms": each}
-
-
-def _count_answered(address: Address) -> dict[tuple[str, str], dict[str, Any]]:
-    """Of each step's version, and of each pipeline."""
-    totals = triton_api.get(address, "/answered")
-    return {(each["model"], each["version"]): each for each in totals}

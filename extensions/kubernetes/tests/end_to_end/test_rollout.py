@@ -261,6 +261,19 @@ def test_commands_speak_of_the_cluster(rolled: Rolled) -> None:
     assert "is live" in rolled.project.made("history")
 
 
+def test_status_counts_what_all_pods_answered(rolled: Rolled) -> None:
+    before = count_answered(rolled)
+    with rolled.load() as load:
+        wait_until(lambda: load.answered > 200, "answers of both pods")
+    wait_until(lambda: count_answered(rolled) - before == load.answered, "all of them")
+
+
+def count_answered(rolled: Rolled) -> int:
+    lines = map(json.loads, rolled.project.made("status", "JSON=1").splitlines())
+    (row,) = (each for each in lines if str(each.get("model")).endswith(", main"))
+    return int(row["answered"])
+
+
 def test_a_rollout_and_a_rollback_cost_no_request(rolled: Rolled) -> None:
     before = rolled.versions()
     new = publish(rolled, MAX_MEGAPIXELS="40")
