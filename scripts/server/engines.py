@@ -17,7 +17,7 @@ from scripts import bootstrap
 from scripts.artefacts import packages
 from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import why_export
-from scripts.artefacts.step import BUILD_PLAN, ENGINE, QUANTISE
+from scripts.artefacts.step import BUILD_PLAN, ENGINE, QUANTISE, Place
 from scripts.artefacts.step import GATE as GATE_STEP
 from scripts.artefacts.workspace import Workspace
 from scripts.base import console, disk, files
@@ -87,6 +87,13 @@ def export(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace
     if trial := pipeline.recipe.trial(made):
         stack.run_step(trial.step, *trial.words)
     return export is not None
+
+
+def needs_pytorch(settings: Settings, pipeline: Pipeline) -> bool:
+    """Whether its network is exported in the image that has it. What FROM names, the server's image
+    takes in."""
+    export = None if settings.from_ else pipeline.recipe.export(settings, CPU)
+    return export is not None and export.step.place is Place.EXPORT
 
 
 def prove(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import subprocess
 import sys
 import urllib.request
@@ -16,9 +15,10 @@ import pytest
 
 import docker
 from bundle_client import __version__
+from tests import registries
 from tests.networks import draw_network
 from tests.plugin import require_docker
-from tests.project import Project, free_ports, picture, run, wait_until
+from tests.project import Project, picture, run
 
 # The images take minutes to build and push.
 pytestmark = pytest.mark.rare
@@ -28,29 +28,9 @@ LABELS = [f"bird {number}" for number in range(10)]
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Debian's, as a process on this machine, which Docker trusts without TLS."""
     require_docker()
-    if not shutil.which("docker-registry"):
-        pytest.skip("no registry here (apt-get install docker-registry)")
-    folder, (port,) = tmp_path_factory.mktemp("registry"), free_ports(1)
-    address = f"127.0.0.1:{port}"
-    storage = {"filesystem": {"rootdirectory": str(folder / "data")}}
-    config = {"version": 0.1, "storage": storage, "http": {"addr": address}}
-    (folder / "config.json").write_text(json.dumps(config))
-    with (folder / "log").open("w") as log:
-        serving = subprocess.Popen(
-            ["docker-registry", "serve", str(folder / "config.json")], stdout=log, stderr=log
-        )
-    try:
-        wait_until(lambda: "listening on" in (folder / "log").read_text(), "the registry")
+    with registries.running(tmp_path_factory.mktemp("registry")) as address:
         yield f"{address}/team"
-    finally:
-        serving.kill()
-        serving.wait()
-        shutil.rmtree(folder / "data", ignore_errors=True)
-        images = docker.from_env().images
-        for name in (name for image in images.list() for name in image.tags if address in name):
-            images.remove(name)
 
 
 class Release:

@@ -16,7 +16,9 @@ from scripts.recipes.schema import load
 from scripts.repository.custom import recipe
 from scripts.repository.own_pipelines import require_a_name, require_new, write_pipeline
 from scripts.repository.sources import find_source, require_trusted
+from scripts.server import engines
 from scripts.server.agreeing import samples
+from scripts.settings.settings import Settings
 
 
 @pytest.fixture
@@ -89,6 +91,16 @@ def test_names_that_are_none(name: str) -> None:
 def test_what_is_there_is_not_taken_for_something_new(name: str) -> None:
     with pytest.raises(UserError, match="already exists"):
         require_new(Pipeline(name, recipe(name, {"ARCH": "resnet18"})))
+
+
+def test_which_networks_pytorch_exports(network: Path) -> None:
+    """Of the others, `make images` builds no image with it."""
+    own = Pipeline("test_pets", recipe("test_pets", {"ONNX": str(network)}))
+    usual = Settings.load({}, Path("/none"))
+    assert not engines.needs_pytorch(usual.fill_from(own.recipe.defaults()), own)
+    main = pipelines.main()
+    assert engines.needs_pytorch(usual, main)
+    assert not engines.needs_pytorch(usual.replace_with(FROM="pets.onnx"), main)
 
 
 def test_nothing_is_left_of_what_failed(network: Path) -> None:
