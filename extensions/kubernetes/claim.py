@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import yaml
 
@@ -45,8 +46,9 @@ def put(kubectl: Kubectl, image: str, name: str, others: Collection[str], limit:
             kubectl.run(*inside, TAKE, "sh", f"{FOLDER}/{name}", given=packed.stdout)
 
 
+@cache
 def require_image(kubectl: Kubectl, image: str, limit: float) -> None:
-    """Before anything is replaced by it."""
+    """Before anything is built here, or replaced by it."""
     with _running(kubectl, image, limit, "looking for the image in the cluster", with_claim=False):
         pass
 

@@ -25,10 +25,9 @@ from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
-from scripts.repository import live, place
-from scripts.repository.history import SHOWN
+from scripts.repository import history, live, place
 from scripts.repository.place import Place
-from scripts.rollout.proofs import list_versions
+from scripts.rollout.proofs import find_numbers, list_versions
 from scripts.settings.settings import DOOR, Settings, names
 from scripts.stacks import admin_key, certificates, exposure
 from scripts.stacks.containers import DockerStack
@@ -80,6 +79,9 @@ def write(settings: Settings, registry: str, proofs: Mapping[str, Path] = NOTHIN
             generators.append(_secret("s3", secrets, contents["s3"]))
         written = _overlay(reached, registry, elsewhere, generators, plain=not shown.certificate)
         _add_proofs(written, target, proofs)
+        # On a volume they are noted in the repository.
+        told = find_numbers(proofs) or (find_live() if elsewhere else {})
+        written["configMapGenerator"][0]["literals"].append(f"LIVE_VERSIONS={list_versions(told)}")
         files.write(target / "kustomization.yaml", yaml.safe_dump(written, sort_keys=False))
         # The secrets by themselves, for Helm, whose chart has none.
         alone = {name: written[name] for name in ("apiVersion", "kind")}
@@ -106,11 +108,16 @@ def _add_proofs(written: dict[str, Any], target: Path, proofs: Mapping[str, Path
     settings.append(
         f"EXTRA_PIPELINES={' '.join(sorted(proofs.keys() - {pipelines.main().ensemble}))}"
     )
-    settings.append(f"LIVE_VERSIONS={list_versions(proofs)}")
     named = [f"{PROOFS}/{ensemble}.npz" for ensemble in sorted(proofs)]
     written["configMapGenerator"] += (
         [{"name": f"{SERVICE}-proofs", "files": named}] if named else []
     )
+
+
+def find_live() -> dict[str, int]:
+    """By ensemble, which version of it is live here."""
+    known = {each.ensemble: history.serving(history.read(each)) for each in pipelines.every()}
+    return {name: number for name, number in known.items() if number is not None}
 
 
 def has_job(settings: Settings) -> bool:
@@ -173,6 +180,13 @@ def _image(registry: str, service: str) -> dict[str, str]:
         "newName": f"{registry}/{name}",
         **({"digest": exact} if exact else {"newTag": __version__}),
     }
+
+
+def name_image(registry: str) -> str:
+    """Of the server, as a Deployment has it."""
+    image = _image(registry.rstrip("/"), "server")
+    exact = f"@{image['digest']}" if "digest" in image else f":{image['newTag']}"
+    return image["newName"] + exact
 
 
 def _merge_patch(name: str, environment: dict[str, str]) -> dict[str, Any]:
@@ -240,11 +254,10 @@ def _make_values(
     (image,) = written["images"]
     exact = {"digest": image["digest"]} if "digest" in image else {"tag": image["newTag"]}
     collector = environment.get(ENDPOINT, "")
-    cores = str(settings.cores if settings.cores and not on_gpu else USUAL_CORES)
     return {
         "image": {"repository": image["newName"], **exact},
         "resources": {
-            "requests": {"cpu": cores, "memory": memory},
+            "requests": requests(settings, stack),
             "limits": {"memory": memory, **({"nvidia.com/gpu": "1"} if on_gpu else {})},
         },
         "sharedMemory": quantity(stack.shm_size),
@@ -258,6 +271,14 @@ def _make_values(
         },
         "tracesPort": Collector.parse(collector).port if collector else 0,
     }
+
+
+def requests(settings: Settings, stack: DockerStack) -> dict[str, str]:
+    """What each pod asks of its node."""
+    on_gpu = settings.flavour == "gpu"
+    cores = settings.cores if settings.cores and not on_gpu else USUAL_CORES
+    memory = settings.gpu_memory if on_gpu else stack.memory_limit
+    return {"cpu": str(cores), "memory": quantity(memory)}
 
 
 def _reaching(collector: str, with_dns: bool) -> Iterator[dict[str, Any]]:
@@ -332,7 +353,9 @@ def name_contents(folder: Path) -> str:
 
 
 def _is_of_a_model(path: Path) -> bool:
-    return path.name != SHOWN and path.suffix != ".tmp" and path.parent.name != "__pycache__"
+    return (
+        path.name != history.SHOWN and path.suffix != ".tmp" and path.parent.name != "__pycache__"
+    )
 
 
 def _require_region() -> str:

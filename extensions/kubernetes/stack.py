@@ -22,7 +22,7 @@ import yaml
 
 from bundle_serving.address import Address
 from bundle_serving.process.server_log import first_error
-from extensions.kubernetes import claim, kustomization, pods, preflight
+from extensions.kubernetes import claim, kustomization, pods, preflight, room, where
 from extensions.kubernetes import settings as own
 from extensions.kubernetes.kubectl import Kubectl, Object, find_context
 from extensions.kubernetes.kustomization import SERVICE
@@ -33,6 +33,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.repository import live
 from scripts.rollout import proofs
+from scripts.settings.settings import Settings
 from scripts.stacks import certificates, state
 from scripts.stacks.many_servers import SERVER, STAYED, ManyServers, Progress, Task, show_tasks
 from scripts.stacks.state import State
@@ -72,6 +73,8 @@ class KubernetesStack(ManyServers):
         preflight.require_namespace(self._kubectl)
         with_role = bool(own.s3_role.value_in(self._settings))
         preflight.require_rights(self._kubectl, self._elsewhere is None, with_role)
+        if self._settings.replicas:
+            self._require_room(self._settings.replicas)
         if self._elsewhere is None:
             preflight.require_storage(self._kubectl)
         if not DEPLOYED.exists() and self._kubectl.get("deployment", SERVICE):
@@ -80,9 +83,22 @@ class KubernetesStack(ManyServers):
                 "set another NAMESPACE, or remove it: helm uninstall, or kubectl --namespace "
                 f"{self._kubectl.namespace} delete deployment {SERVICE}",
             )
+        self._require_image()
         super().prepare()
         certificates.make(self._settings)
         self._renew_keys()
+
+    def _require_room(self, replicas: int) -> None:
+        """By what the user sets now, or did when they were started."""
+        now = Settings.load().fill_from(self._settings.values)
+        asked = kustomization.requests(self._settings, self)
+        room.require(self._kubectl, asked, replicas, own.max_replicas.value_in(now))
+
+    def _require_image(self) -> None:
+        """In the cluster, before minutes of building here."""
+        image, before = kustomization.name_image(self._settings.registry), _read_deployed()
+        if not before or claim.read_image(_find_deployment(before)) != image:
+            claim.require_image(self._kubectl, image, self._settings.start_timeout)
 
     def _renew_keys(self) -> None:
         """Of what runs: no pod is replaced for them, so nothing else would tell the cluster."""
@@ -99,7 +115,7 @@ class KubernetesStack(ManyServers):
                     renewed.append(each)
         if renewed:
             self._kubectl.apply(renewed)
-            _note(objects)
+            self._note(objects)
             console.note("pods see the new keys within a minute or so")
 
     def start(self, wanted: State) -> None:
@@ -109,7 +125,7 @@ class KubernetesStack(ManyServers):
         preflight.require_accepted(self._kubectl, objects)
         self._place(objects)
         if not before:  # so that `stop` finds what has come, if this ends half way
-            _note(objects)
+            self._note(objects)
         try:
             self._apply(objects)
             self.wait_until_settled(wanted.fingerprint)
@@ -120,7 +136,7 @@ class KubernetesStack(ManyServers):
             else:
                 console.note("removing what had been applied")  # as all that does not come up
             raise
-        _note(objects)
+        self._note(objects)
         wanted.save()
         self._forget_others(objects)
         self._require_relay()
@@ -155,11 +171,12 @@ class KubernetesStack(ManyServers):
         self._require_relay()
 
     def scale(self, known: State, replicas: int) -> None:
+        self._require_room(replicas)
         objects = _scale(_require_deployed(known), replicas)
         self._apply(objects)
         self._set_number(replicas)
         self.wait_until_settled(known.fingerprint)
-        _note(objects)
+        self._note(objects)
         replace(known, settings=known.settings | {"REPLICAS": str(replicas)}).save()
 
     # What the cluster is given
@@ -217,6 +234,10 @@ class KubernetesStack(ManyServers):
             name = each["metadata"]["name"]
             if name.startswith((f"{SERVICE}-settings-", f"{SERVICE}-proofs-")) and name not in now:
                 self._kubectl.run("delete", "configmap", name, "--ignore-not-found")
+
+    def _note(self, objects: list[Object]) -> None:
+        where.note(self._settings)
+        files.write(DEPLOYED, json.dumps(objects, indent=2) + "\n", 0o600)
 
     # What runs
 
@@ -408,10 +429,6 @@ def _is_settled(deployment: Object, fingerprint: str) -> bool:
             for name in ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
         )
     )
-
-
-def _note(objects: list[Object]) -> None:
-    files.write(DEPLOYED, json.dumps(objects, indent=2) + "\n", 0o600)
 
 
 def _read_deployed() -> list[Object]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from bundle_serving.process import main_pipeline
 from scripts.base.errors import UserError
-from scripts.rollout.proofs import list_versions
+from scripts.rollout.proofs import find_numbers, list_versions
 
 Service = dict[str, Any]
 
@@ -87,7 +87,7 @@ def make_stack_file(server: Service, given: Given) -> dict[str, Any]:
         kept["environment"]["REPOSITORY"] = given.models
     beside = given.proofs.keys() - {kept["environment"][main_pipeline.VARIABLE]}
     kept["environment"]["EXTRA_PIPELINES"] = " ".join(sorted(beside))
-    kept["environment"]["LIVE_VERSIONS"] = list_versions(given.proofs)
+    kept["environment"]["LIVE_VERSIONS"] = list_versions(find_numbers(given.proofs))
     secrets = {target: _name_by_content(given.name, file) for target, file in given.secrets.items()}
     proofs = {
         ensemble: _name_by_content(given.name, file) for ensemble, file in given.proofs.items()

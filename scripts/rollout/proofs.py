@@ -24,11 +24,14 @@ def path(ensemble: str, version: int) -> Path:
     return FOLDER / f"{ensemble}-{version}.npz"
 
 
-def list_versions(written: Mapping[str, Path]) -> str:
+def find_numbers(written: Mapping[str, Path]) -> dict[str, int]:
+    """Of the versions that these prove, by ensemble."""
+    return {name: int(file.stem.rpartition("-")[2]) for name, file in written.items()}
+
+
+def list_versions(numbers: Mapping[str, int]) -> str:
     """As a server is told which ones it has."""
-    return " ".join(
-        f"{ensemble}={file.stem.rpartition('-')[2]}" for ensemble, file in sorted(written.items())
-    )
+    return " ".join(f"{name}={number}" for name, number in sorted(numbers.items()))
 
 
 def write(version: Version, answers: Sequence[Answer]) -> None:

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from bundle_serving.process.exposure import is_loopback
 from extensions.kubernetes import settings as own
+from extensions.kubernetes import where
 from extensions.kubernetes.kubectl import find_context
 from extensions.kubernetes.kustomization import FLAVOUR, SERVICE
-from scripts.base.errors import UserError
 from scripts.server.own import own_main
 from scripts.settings.settings import Settings
-from scripts.stacks import state
 
 
 def main() -> int:
@@ -25,15 +24,8 @@ def main() -> int:
     settings = settings.replace_with(ALLOWED_HOSTS=",".join(sorted(hosts)))
     if is_loopback(settings.bind):  # others reach a pod, whatever BIND says of this machine
         settings = settings.replace_with(BIND="0.0.0.0")
+    settings = where.settle(settings)
     if not own.context.value_in(settings):
         settings = settings.replace_with(CONTEXT=find_context())
-    known = state.load()
-    if known and known.flavour == FLAVOUR:
-        for each in (own.namespace, own.context):
-            before = each.value_in(known.settings_at_start)
-            if before != each.value_in(settings):
-                raise UserError(
-                    f"servers run with {each.name}={before}", "make down ends them first"
-                )
     own_main.bring_up(settings, "cluster-up")
     return 0

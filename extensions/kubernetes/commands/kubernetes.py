@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from extensions.kubernetes import kustomization
+from extensions.kubernetes import settings as own
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
@@ -28,9 +29,16 @@ def main() -> int:
         settings = Settings.load()
         folder = kustomization.write(settings, registry).relative_to(ROOT)
     console.note(f"written, with keys in it: {folder}")
-    console.note(f"next: kubectl apply --kustomize {folder} (extensions/kubernetes/README.md)")
+    # The files name no namespace.
+    there = "".join(
+        f" --{each.name.lower()}={settings[each.name]}"
+        for each in (own.namespace, own.context)
+        if each.name in settings.given
+    )
+    kubectl = f"kubectl{there} apply --kustomize"
+    console.note(f"next: {kubectl} {folder} (extensions/kubernetes/README.md)")
     if (ROOT / folder / "job").is_dir():
-        console.note(f"fills the claim: kubectl apply --kustomize {folder}/job")
+        console.note(f"fills the claim: {kubectl} {folder}/job")
     elif not place.find(settings):
         console.note(
             "no job builds what lies here: copy build/live into the claim, as live; "

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
+from bundle_client import __version__
 from extensions.kubernetes.kustomization import SERVICE, SOURCE
 from extensions.kubernetes.tests import cluster as control_plane
 from extensions.kubernetes.tests.cluster import Cluster
-from tests.project import Project, wait_until
+from tests.plugin import require_docker
+from tests.project import Project, error_lines, wait_until
 
 pytestmark = pytest.mark.long
 
@@ -155,3 +157,47 @@ def test_it_takes_what_is_written_for_these_settings(
         apply(cluster, namespace, folder / "job", "--dry-run=server")
     deployment = cluster.kubectl("get", "deployment", SERVICE, "--namespace", namespace)
     assert SERVICE in deployment
+
+
+NODE = """
+apiVersion: v1
+kind: Node
+metadata: {name: small}
+status: {allocatable: {cpu: "4", memory: 64Gi, pods: "110"}}
+"""
+NO_IMAGE = {"waiting": {"reason": "ErrImagePull", "message": "no such host"}}
+
+
+def test_cluster_up_looks_before_it_builds(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    """Whether there is room, and whether nodes get the image. What a kubelet would say of that is
+    written into the pod's status."""
+    require_docker()
+    project = Project.copy(tmp_path / "project", CORES="2", REGISTRY="registry.example")
+    path = f"{cluster.programs}:{os.environ['PATH']}"
+    there = {"KUBECONFIG": f"{cluster.folder}/kubeconfig", "NAMESPACE": namespace}
+    project.settings |= {"PATH": path, **there}
+    project.made("keys", "ADD=ann")
+    inside = ("--namespace", namespace)
+    cluster.kubectl(*inside, "apply", "--kustomize", str(SOURCE / "overlays" / "cpu"))
+    cluster.kubectl(*inside, "delete", "deployment", SERVICE)  # the claim stays
+    cluster.kubectl("create", "--filename=-", given=NODE)
+
+    refused = project.make("cluster-up", "REPLICAS=500")
+    (line,) = error_lines(refused.stderr)
+    assert "REPLICAS=500, and the cluster has 1 node with room for 2 such pods (cpu 2," in line
+
+    make = project.start_make("cluster-up", "REPLICAS=500", "MAX_REPLICAS=500")
+    look = (*inside, "get", "pod", "triton-bundle-filler")
+    wait_until(lambda: not cluster.try_kubectl(*look).returncode, "the pod that looks")
+    status = {"name": "filler", "state": NO_IMAGE, "ready": False, "restartCount": 0}
+    status |= {"image": "", "imageID": ""}
+    patch = json.dumps({"status": {"containerStatuses": [status]}})
+    words = ("patch", "pod", "triton-bundle-filler", "--subresource=status", f"--patch={patch}")
+    cluster.kubectl(*inside, *words)
+    said, _ = make.communicate()
+    image = f"registry.example/triton-bundle-server:{__version__}"
+    assert f"no pod comes up with the image {image}: ErrImagePull: no such host" in said
+    assert make.returncode and "building" not in said
+    assert cluster.try_kubectl(*look).returncode, "it is gone"

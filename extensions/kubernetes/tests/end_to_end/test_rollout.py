@@ -261,6 +261,20 @@ def test_commands_speak_of_the_cluster(rolled: Rolled) -> None:
     assert "is live" in rolled.project.made("history")
 
 
+def test_commands_go_where_it_runs_and_nowhere_else(rolled: Rolled) -> None:
+    before = {*rolled.pods()}
+    for command in ("status", "scale", "rollout", "cluster-up", "down"):
+        refused = rolled.project.make(command, REPLICAS="1", NAMESPACE="other")
+        (line,) = error_lines(refused.stderr)
+        assert f"servers run with NAMESPACE={SPACE}, and NAMESPACE=other is given" in line
+    (line,) = error_lines(rolled.project.make("scale", "REPLICAS=500").stderr)
+    assert "REPLICAS=500, and the cluster has 2 nodes with room for" in line
+    namespace = rolled.project.settings.pop("NAMESPACE")
+    assert "node1" in rolled.project.made("status"), "it is known"
+    rolled.project.settings["NAMESPACE"] = namespace
+    assert {*rolled.pods()} == before
+
+
 def test_status_counts_what_all_pods_answered(rolled: Rolled) -> None:
     before = count_answered(rolled)
     with rolled.load() as load:
@@ -377,6 +391,9 @@ def test_more_and_fewer_pods_cost_no_request(rolled: Rolled) -> None:
         for count in ("4", "1", "2"):
             rolled.project.made("scale", f"REPLICAS={count}")
             assert rolled.project.made("status").count("running") == int(count)
+    for count in ("3", "2"):  # where nothing else is new
+        assert "up already" in rolled.project.made("cluster-up", f"REPLICAS={count}", **OWN)
+        assert rolled.project.made("status").count("running") == int(count)
 
 
 def test_no_pods_and_back(rolled: Rolled) -> None:

@@ -24,7 +24,8 @@ from extensions.kubernetes.kustomization import BUILT_WITH, SOURCE, quantity
 from extensions.kubernetes.pod_copies import MARK
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.repository import live, place
+from scripts.recipes import pipelines
+from scripts.repository import archive, history, live, place
 from scripts.settings.settings import DOOR, Settings
 from scripts.settings.settings import names as names_of
 from scripts.stacks import admin_key, exposure
@@ -457,6 +458,31 @@ def test_pods_read_a_copy_that_never_changes(
     assert names[0] == names[1] == names[2] != names[3]
     assert {*names} == there.mirrored.keys()
     assert all(name.startswith("s3://bucket/models/live-kubernetes/") for name in names)
+
+
+def test_pods_that_read_s3_are_told_which_version_is_live(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their door sees no history there."""
+    monkeypatch.setattr(archive, "HERE", tmp_path / "versions")
+    monkeypatch.setattr(live, "REPOSITORY", tmp_path / "live")
+    main, other, *_ = pipelines.every()
+    for pipeline, what, version in (
+        (main, "serves", 3),
+        (main, "published", 4),
+        (other, "serves", 7),
+    ):
+        history.add(pipeline, what, version, "up")
+    settings = Settings.load({}, Path("/none"))
+    kustomization.write(settings, REGISTRY)
+    assert one(built(target), "ConfigMap")["data"]["LIVE_VERSIONS"] == ""
+    there = Folder("s3://bucket/models/live", {})
+    monkeypatch.setattr(place, "find", lambda settings: Elsewhere(there))
+    kustomization.write(settings, REGISTRY)
+    told = one(built(target), "ConfigMap")["data"]["LIVE_VERSIONS"]
+    assert {*told.split()} == {f"{main.ensemble}=3", f"{other.ensemble}=7"}
+    values = yaml.safe_load((target / "values.yaml").read_text())
+    assert values["settings"]["LIVE_VERSIONS"] == told, "Helm's too"
 
 
 def test_a_job_takes_in_a_network_that_lies_on_the_claim(target: Path, tmp_path: Path) -> None:
