@@ -272,7 +272,7 @@ class KubernetesStack(ManyServers):
             if of_it and not pods.is_ending(pod) and pods.is_hopeless(pod):
                 image = pods.explain(pod)
                 remedy = f"push it: make images PUSH=…; {STAYED}" if "mage" in image else STAYED
-                raise UserError(f"a server does not start: {self.explain(fingerprint)}", remedy)
+                raise UserError(self.refuse(fingerprint).cause, remedy)
 
     def explain(self, fingerprint: str) -> str:
         """What the one said that ended, or else the cluster."""
@@ -281,16 +281,26 @@ class KubernetesStack(ManyServers):
                 continue
             for previous in (["--previous"], []):
                 with suppress(UserError):
-                    said = self._kubectl.run(
-                        *("logs", task.name, "--container=server", "--tail=2000", *previous),
-                        patience=0,
-                    )
+                    said = self._read_log(task, *previous)
                     ended = [line for line in said.splitlines() if "the server is ended: " in line]
                     if found := (ended[-1:] or [first_error(said) or ""])[0]:
                         return found.partition("the server is ended: ")[2] or found
             if task.error:
                 return task.error
         return "the cluster gives no reason"
+
+    def read_log(self, fingerprint: str) -> str:
+        said = ""
+        for task in self.servers():
+            if task.fingerprint == fingerprint:
+                for previous in (["--previous"], []):
+                    with suppress(UserError):
+                        said += self._read_log(task, "--prefix", *previous)
+        return said
+
+    def _read_log(self, task: Task, *options: str) -> str:
+        words = ("logs", task.name, "--container=server", "--tail=2000", *options)
+        return self._kubectl.run(*words, patience=0)
 
     def alive(self, service: str = SERVER) -> bool:
         found = super().alive()

@@ -219,9 +219,8 @@ class SwarmStack(ManyServers):
         with console.waiting("starting the canary") as waiting:
             while sum(task.runs for task in self.tasks(CANARY)) < count:
                 late = waiting.seconds > TRIES * self._settings.start_timeout
-                if late or self._list_ended(CANARY, wanted.fingerprint):
-                    why = self.explain(wanted.fingerprint, CANARY)
-                    raise UserError(f"it does not start: {why}", STAYED)
+                if late or self._list_ended(wanted.fingerprint):
+                    raise self.refuse(wanted.fingerprint, "it does not start")
                 time.sleep(0.5)
 
     def scale(self, known: State, replicas: int) -> None:
@@ -350,14 +349,11 @@ class SwarmStack(ManyServers):
 
     def tasks(self, service: str = SERVER) -> list[Task]:
         """Those that are to run, in the order of their nodes."""
-        try:
-            found = self._manager.services.get(f"{self.project}_{service}").tasks()
-        except NotFound:
-            return []
+        found = self._list_tasks(service)
         nodes = {node.id: node.name for node in self.nodes()}
         wanted = [each for each in found if each["DesiredState"] == "running"]
         return sorted(
-            (_task(service, each, nodes.get(each.get("NodeID"), "")) for each in wanted),
+            (_task(service, each, nodes.get(each.get("NodeID", ""), "")) for each in wanted),
             key=lambda task: (task.node, task.name),
         )
 
@@ -404,13 +400,13 @@ class SwarmStack(ManyServers):
         settled = False
         if update not in GOING_ON and not self._balancers_are_to_go(of_balancers):
             if asked != fingerprint:
-                raise UserError(f"a server does not start: {self.explain(fingerprint)}", STAYED)
+                raise self.refuse(fingerprint)
             settled = new == len(tasks) == replicas
         return Progress(new, replicas, settled, ", going back" if update == ROLLBACK else "")
 
     def require_hope(self, fingerprint: str) -> None:
         if _update(self._service()) in STOPPED:
-            raise UserError(f"a server does not start: {self.explain(fingerprint)}", STAYED)
+            raise self.refuse(fingerprint)
 
     def _balancers_are_to_go(self, update: str | None) -> bool:
         """Or will be: an update begins a moment after it was asked for."""
@@ -427,27 +423,36 @@ class SwarmStack(ManyServers):
         last = max(ended, key=lambda status: str(status["Timestamp"]), default=None)
         return str(last.get("Err", "it ended by itself") if last else "its engine gives no reason")
 
-    def _list_ended(self, service: str, fingerprint: str) -> list[dict[str, Any]]:
-        """Its servers that ended by themselves."""
-        tasks = self._manager.services.get(f"{self.project}_{service}").tasks()
-        return [
-            each
-            for each in tasks
-            if each["Status"]["State"] in FAILED and _fingerprint(each) == fingerprint
-        ]
+    def _list_tasks(self, *services: str) -> list[dict[str, Any]]:
+        """Also those that have ended."""
+        found: list[dict[str, Any]] = []
+        for service in services:
+            with suppress(NotFound):
+                found += self._manager.services.get(f"{self.project}_{service}").tasks()
+        return found
 
-    def explain(self, fingerprint: str, service: str = SERVER) -> str:
+    def _list_servers(self, fingerprint: str) -> list[dict[str, Any]]:
+        found = self._list_tasks(SERVER, CANARY)
+        return [each for each in found if _fingerprint(each) == fingerprint]
+
+    def _list_ended(self, fingerprint: str) -> list[dict[str, Any]]:
+        """Its servers that ended by themselves."""
+        found = self._list_servers(fingerprint)
+        return [each for each in found if each["Status"]["State"] in FAILED]
+
+    def explain(self, fingerprint: str) -> str:
         """What the server said that ended last, or else its engine."""
-        ended = self._list_ended(service, fingerprint)
+        ended = self._list_ended(fingerprint)
         last = max(ended, key=lambda task: str(task["Status"]["Timestamp"]), default=None)
         if last is None:
             return "its engine gives no reason"
-        with suppress(subprocess.TimeoutExpired):
-            command = ["docker", "service", "logs", "--raw", last["ID"]]
-            log = subprocess.run(command, capture_output=True, text=True, timeout=LOG_S)
-            if found := re.findall(r"error: the server is ended: (.*)", log.stdout + log.stderr):
-                return str(found[-1])
+        said = _read_log(last["ID"], "--raw")
+        if found := re.findall(r"error: the server is ended: (.*)", said):
+            return str(found[-1])
         return str(last["Status"].get("Err", "it ended, or did not answer within START_TIMEOUT"))
+
+    def read_log(self, fingerprint: str) -> str:
+        return "".join(_read_log(each["ID"]) for each in self._list_servers(fingerprint))
 
     def log_process(self, follow: bool) -> subprocess.Popen[str]:
         """Of the servers and balancers that run; each line begins with whose it is, and its node.
@@ -481,6 +486,17 @@ class SwarmStack(ManyServers):
         shutil.rmtree(FOLDER, ignore_errors=True)
         state.forget()
         return was
+
+
+def _read_log(task: str, *options: str) -> str:
+    """Of a task, also one that has ended; nothing where its node is gone."""
+    command = ["docker", "service", "logs", *options, task]
+    with suppress(subprocess.TimeoutExpired):
+        log = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=LOG_S
+        )
+        return log.stdout + log.stderr
+    return ""
 
 
 def _own_id() -> str:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bundle_serving.address import Address
-from scripts.base import console, tables
+from scripts.base import console, files, tables
 from scripts.base.errors import UserError
+from scripts.stacks import state
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.state import State
 
@@ -108,6 +109,19 @@ class ManyServers(DockerStack):
     def explain(self, fingerprint: str) -> str:
         """Why one of these does not start."""
 
+    @abstractmethod
+    def read_log(self, fingerprint: str) -> str:
+        """What these have said, also those that have ended."""
+
+    def keep_log(self, fingerprint: str) -> None:
+        """For `make logs`, when they are gone."""
+        if said := self.read_log(fingerprint):
+            files.write(state.REFUSED, said)
+
+    def refuse(self, fingerprint: str, what: str = "a server does not start") -> UserError:
+        self.keep_log(fingerprint)
+        return UserError(f"{what}: {self.explain(fingerprint)}", STAYED)
+
     def find_serving(self, fingerprint: str) -> list[Task]:
         return [task for task in self.servers() if task.runs and task.fingerprint == fingerprint]
 
@@ -137,7 +151,7 @@ class ManyServers(DockerStack):
                     return fresh[0]
                 self.require_hope(fingerprint)
                 if waiting.seconds > limit:
-                    raise UserError(f"a server does not start: {self.explain(fingerprint)}", STAYED)
+                    raise self.refuse(fingerprint)
                 time.sleep(0.5)
 
     def log(self, service: str = SERVER) -> str:

@@ -4,6 +4,7 @@ other, on which nodes, and what becomes of it where one does not start."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections import Counter
@@ -34,8 +35,8 @@ pytestmark = pytest.mark.long
 
 IMAGE = "debian:bookworm-slim"
 NAME = "updates"
-WAITS = ["sh", "-c", "trap exit TERM; sleep 1000 & wait"]
-ENDS = ["sh", "-c", "sleep 1; exit 1"]
+WAITS = ["sh", "-c", "echo I am here; trap exit TERM; sleep 1000 & wait"]
+ENDS = ["sh", "-c", "echo I cannot go on; sleep 1; exit 1"]
 # As Compose resolves compose.yaml, in short.
 SERVICE = {
     "image": IMAGE,
@@ -110,6 +111,7 @@ def deployed(nodes: list[Node], tmp_path_factory: pytest.TempPathFactory) -> Ite
         as_checkout(changed, folder)
         changed.setattr(State, "save", lambda *_: None)
         changed.setattr(state, "forget", lambda: None)
+        changed.setattr(state, "REFUSED", folder / "refused.log")
         made = Servers(Given())
         yield made
         made.stop()
@@ -156,7 +158,9 @@ def test_one_that_fails_is_taken_out_alone(servers: Servers) -> None:
     before = servers.ids()
     taken = next(iter(servers.replace_each(of("new"))))
     wait_until(lambda: sum(versions(servers).values()) == 2, "an old one to go")
+    servers.keep_log("new")
     servers.go_back(of("old"), out_first=True)
+    assert re.fullmatch(r"updates_server\.\S+@node\d +\| I am here\n", state.REFUSED.read_text())
     assert versions(servers) == {"old": 2}
     assert taken.id not in servers.ids() and servers.ids() & before, "the other has stayed"
     assert servers.lie() == {"node1": 1, "node2": 1}
@@ -170,6 +174,15 @@ def test_one_that_does_not_start_is_followed_by_no_other(servers: Servers) -> No
     assert servers.ids() == before
     servers.go_back(of("old"))
     assert servers.ids() == before
+
+
+def test_what_one_said_that_ended_by_itself_is_kept(servers: Servers) -> None:
+    servers.given = Given(server=tuple(ENDS))
+    with pytest.raises(UserError, match="a server does not start"):
+        servers.start(of("another"))
+    assert {line.partition("| ")[2] for line in state.REFUSED.read_text().splitlines()} == {
+        "I cannot go on"
+    }
 
 
 def test_servers_on_one_node_are_named_and_spread_again(
