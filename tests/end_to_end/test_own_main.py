@@ -214,6 +214,15 @@ def test_one_container_takes_it_in_and_serves_it(alone: Alone, tmp_path: Path) -
     finally:
         server.remove(force=True)
 
+    for mounts in ({}, {"/tmp": ""}):
+        server = engine.containers.run(image, detach=True, **shut_in | {"tmpfs": mounts})
+        try:
+            assert server.wait()["StatusCode"] == 1
+            (line,) = server.logs().decode().splitlines()
+            assert "cannot be written to" in line and "--tmpfs /run/triton" in line
+        finally:
+            server.remove(force=True)
+
     (model / "labels.txt").write_text("one\ntwo\n")
     server = engine.containers.run(image, detach=True, **shut_in)
     try:
