@@ -168,21 +168,63 @@ status: {allocatable: {cpu: "4", memory: 64Gi, pods: "110"}}
 NO_IMAGE = {"waiting": {"reason": "ErrImagePull", "message": "no such host"}}
 
 
+def copy_project(cluster: Cluster, folder: Path) -> Project:
+    require_docker()
+    path = f"{cluster.programs}:{os.environ['PATH']}"
+    there = {"PATH": path, "KUBECONFIG": f"{cluster.folder}/kubeconfig"}
+    return Project.copy(folder / "project", CORES="2", REGISTRY="registry.example", **there)
+
+
+def test_commands_go_where_a_start_has_begun(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    """Also if it was killed half way, and left nothing but a note."""
+    project = copy_project(cluster, tmp_path)
+    inside = ("--namespace", namespace)
+    services = (*inside, "get", "services", "--output=name")
+    cluster.kubectl(*inside, "apply", "--kustomize", str(SOURCE / "overlays" / "cpu"))
+    cluster.kubectl("apply", "--filename=-", given=NODE)
+    noted = project.path / "build" / "cluster"
+    noted.mkdir(parents=True)
+    (noted / "where.json").write_text(json.dumps({"NAMESPACE": namespace, "CONTEXT": "tests"}))
+    about = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": SERVICE}}
+    (noted / "objects.json").write_text(json.dumps([about]))
+    for name, value in (("NAMESPACE", "other"), ("CONTEXT", "another")):
+        (line,) = error_lines(project.make("down", **{name: value}).stderr)
+        assert f"and {name}={value} is given; omit it" in line
+    assert SERVICE in cluster.kubectl(*services)
+    project.made("down")
+    assert not cluster.kubectl(*services) and not noted.exists()
+
+    known = {"flavour": "kubernetes", "fingerprint": "", "pipelines": {"birds": 1}}
+    known["settings"] = {"NAMESPACE": namespace, "CONTEXT": "tests", "CORES": "2"}
+    (project.path / "build" / "run").mkdir(exist_ok=True)
+    (project.path / "build" / "run" / "state.json").write_text(json.dumps(known))
+    for count, cause in (
+        ("500", "the cluster has 1 node with room for 2 such pods"),
+        ("3", "the cluster has 1 node"),
+        ("abc", "REPLICAS=abc must be 0 or a positive integer"),
+        ("-1", "REPLICAS=-1 must be"),
+        ("2.5", "REPLICAS=2.5 must be"),
+    ):
+        (line,) = error_lines(project.make("scale", f"REPLICAS={count}").stderr)
+        assert cause in line
+    (line,) = error_lines(project.make("scale", "REPLICAS=1", "NAMESPACE=other").stderr)
+    assert f"servers run with NAMESPACE={namespace}, and NAMESPACE=other is given" in line
+
+
 def test_cluster_up_looks_before_it_builds(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     """Whether there is room, and whether nodes get the image. What a kubelet would say of that is
     written into the pod's status."""
-    require_docker()
-    project = Project.copy(tmp_path / "project", CORES="2", REGISTRY="registry.example")
-    path = f"{cluster.programs}:{os.environ['PATH']}"
-    there = {"KUBECONFIG": f"{cluster.folder}/kubeconfig", "NAMESPACE": namespace}
-    project.settings |= {"PATH": path, **there}
+    project = copy_project(cluster, tmp_path)
+    project.settings["NAMESPACE"] = namespace
     project.made("keys", "ADD=ann")
     inside = ("--namespace", namespace)
     cluster.kubectl(*inside, "apply", "--kustomize", str(SOURCE / "overlays" / "cpu"))
     cluster.kubectl(*inside, "delete", "deployment", SERVICE)  # the claim stays
-    cluster.kubectl("create", "--filename=-", given=NODE)
+    cluster.kubectl("apply", "--filename=-", given=NODE)
 
     refused = project.make("cluster-up", "REPLICAS=500")
     (line,) = error_lines(refused.stderr)
