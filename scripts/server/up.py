@@ -288,7 +288,7 @@ def _serve(
     if known and known.fingerprint == wanted.fingerprint and stack.alive():
         if unhealthy_reason(stack, known, known.main) is None or _is_restored(stack, known):
             console.note(f"up already: {describe_server(known, version)}")
-            return _scale(stack, known, settings)
+            return scale_if_wanted(stack, known, settings)
         console.note("the server is running but does not answer; restarting it")
     in_place = known is not None and known.flavour == stack.flavour and bool(stack.many)
     if known and not in_place and _stack_of(known).alive():
@@ -314,8 +314,8 @@ def _serve(
     return started
 
 
-def _scale(stack: Stack, known: State, settings: Settings) -> State:
-    """To as many servers as are wanted now."""
+def scale_if_wanted(stack: Stack, known: State, settings: Settings) -> State:
+    """Of several servers that run already, to as many as are asked for now."""
     wanted = settings.replicas
     if stack.many is None or wanted in (None, known.settings_at_start.replicas):
         return known

@@ -17,6 +17,9 @@ from scripts.rollout.fleet_switch import FleetSwitch
 from scripts.rollout.rollout import Refused, Up
 from scripts.rollout.stream import Answer, Stream
 from scripts.rollout.verdict import Seen
+from scripts.server import up
+from scripts.settings.settings import Settings
+from scripts.stacks.state import State
 from tests.project import wait_until
 
 OLD, NEW = 1, 2
@@ -151,6 +154,16 @@ def test_a_judged_one_that_ends_is_a_refusal() -> None:
     fleet.replace_each = ends  # type: ignore[method-assign]
     with pytest.raises(Refused, match="one of its servers ended"):
         turn(fleet, Asked(well))
+
+
+@pytest.mark.parametrize(("now", "scaled"), [("5", [5]), ("3", []), ("", [])])
+def test_servers_that_run_already_become_as_many_as_are_wanted(now: str, scaled: list[int]) -> None:
+    asked: list[int] = []
+    many = SimpleNamespace(scale=lambda known, replicas: asked.append(replicas))
+    known, settings = State("swarm", "", {"REPLICAS": "3"}), Settings.load({"REPLICAS": now})
+    up.scale_if_wanted(cast(Any, SimpleNamespace(many=many)), known, settings)
+    up.scale_if_wanted(cast(Any, SimpleNamespace(many=None)), known, settings)  # one server
+    assert asked == scaled
 
 
 def test_nothing_is_owed_to_a_version_that_comes_later() -> None:
