@@ -316,8 +316,10 @@ def _serve(
 
 def scale_if_wanted(stack: Stack, known: State, settings: Settings) -> State:
     """Of several servers that run already, to as many as are asked for now."""
+    if stack.many is None:
+        return known
     wanted = settings.replicas
-    if stack.many is None or wanted in (None, known.settings_at_start.replicas):
+    if wanted in (None, known.settings_at_start.replicas):
         return known
     stack.many.scale(known, wanted)
     return state.load() or known
