@@ -203,6 +203,7 @@ def rolled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rolled]:
             project.made("down")
             assert not rolled.versions()
     finally:
+        project.make("s3-down")
         project.end()
         subprocess.run(["docker", "image", "rm", image], capture_output=True)
 
