@@ -441,10 +441,11 @@ def test_pods_read_s3_and_a_new_key_to_it(rolled: Rolled) -> None:
     running = {*rolled.pods()}
     project.made("cluster-up", "REPLICAS=2", **OWN)
     assert {*rolled.pods()} == running, "it is read at each start"
+    new = publish(rolled, MAX_MEGAPIXELS="45")
     with rolled.asked(0):
         rolled.kubectl("delete", "pod", rolled.pods()[0])
         wait_until(lambda: len(rolled.pods()) == 2, "a pod with the new key")
-        project.made("rollout", VERSION="2", MAX_P99_RATIO="100")
+        project.made("rollout", VERSION=new, MAX_P99_RATIO="100")
     with rolled.asked():
         project.made("rollback", MAX_P99_RATIO="100")
 
