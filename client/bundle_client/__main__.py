@@ -11,10 +11,16 @@ INTERRUPTED, BROKEN_PIPE = 130, 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     try:
-        # From here on Ctrl-C ends it without a traceback; it may have been held back until now.
+        # From here on Ctrl-C ends it without a traceback; it may have been held back until now. An
+        # exception in the middle of an import may be shown and lost, and nothing is begun yet.
+        by_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if by_default:
+            signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         from .command import run
 
+        if by_default:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         return run(argv)
     except KeyboardInterrupt:
         return INTERRUPTED
