@@ -59,15 +59,12 @@ class Torchvision:
     @property
     def ways_out(self) -> str:
         """Where the weights cannot be had."""
-        if self.setting != "WEIGHTS":
-            return (
-                f"give a file ({self.setting}={self.arch}.pth or .safetensors), or try it "
-                f"untrained ({self.setting}=random)"
-            )
-        return (
-            "give a file (WEIGHTS=resnet50.pth or .safetensors), or try a small network that "
-            "comes with the project (ARCH=drawn)"
+        other = (
+            "a small network that comes with the project (ARCH=drawn)"
+            if self.setting == "WEIGHTS"
+            else f"it untrained ({self.setting}=random)"
         )
+        return f"give a file ({self.setting}={self.arch}.pth or .safetensors), or try {other}"
 
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
         weights: dict[str, str] = {"source": self.weights}

@@ -189,7 +189,7 @@ def test_no_network_and_no_weights(unserved: Project) -> None:
     refused = unserved.make("up", ARCH="resnet18", WEIGHTS="default", **nowhere)
     assert refused.returncode != 0
     (line,) = error_lines(refused.stderr)
-    for way_out in ("cannot be downloaded", "WEIGHTS=resnet50.pth", "ARCH=drawn"):
+    for way_out in ("cannot be downloaded", "WEIGHTS=resnet18.pth", "ARCH=drawn"):
         assert way_out in line
     assert "Traceback" not in refused.stderr
     there = sorted(path.name for path in versions.iterdir())
