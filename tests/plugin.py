@@ -19,7 +19,7 @@ from xdist.scheduler import LoadScopeScheduling
 from scripts.artefacts.drawn.drawings import many
 from scripts.base import files
 from scripts.settings import arguments, settings
-from scripts.stacks.containers import why_not_docker
+from scripts.stacks.engine import why_not_docker
 from tests import again
 from tests.pipelines import ask_by_command, find_served
 from tests.project import ASSETS, ROOT, Project, picture

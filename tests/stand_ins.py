@@ -49,7 +49,7 @@ from scripts.stacks.containers import DockerStack
 from scripts.artefacts.step import Place
 
 stack = DockerStack(Settings.load())
-stack.build("server")
+stack.images.build("server")
 stack.prepare_place(Place.EXPORT)
 print(stack.project)
 """

@@ -29,8 +29,8 @@ from scripts.repository import history, live, place
 from scripts.repository.place import Place
 from scripts.rollout.proofs import find_numbers, list_versions
 from scripts.settings.settings import DOOR, Settings, names
-from scripts.stacks import admin_key, certificates, exposure
-from scripts.stacks.containers import DockerStack
+from scripts.stacks import admin_key, certificates, exposure, memory
+from scripts.stacks.images import find_digest
 
 SOURCE = ROOT / "deploy" / "kubernetes"
 TARGET = ROOT / "build" / "kubernetes"
@@ -174,7 +174,7 @@ def _job_of_own(settings: Settings, registry: str) -> dict[str, Any]:
 def _image(registry: str, service: str) -> dict[str, str]:
     """As it was pushed from here, or else by its tag, which may come to name another."""
     name = f"triton-bundle-{service}"
-    exact = DockerStack.digest(f"{registry}/{name}:{__version__}")
+    exact = find_digest(f"{registry}/{name}:{__version__}")
     return {
         "name": name,
         "newName": f"{registry}/{name}",
@@ -201,21 +201,21 @@ def _overlay(
     secrets: list[dict[str, Any]],
     plain: bool,
 ) -> dict[str, Any]:
-    stack, on_gpu = DockerStack(settings), settings.flavour == "gpu"
+    on_gpu = settings.flavour == "gpu"
     role = own.s3_role.value_in(settings)
-    memory = quantity(settings.gpu_memory if on_gpu else stack.memory_limit)
+    limit = quantity(settings.gpu_memory if on_gpu else memory.limit(settings))
     environment = {name: settings[name] for name in (*names(DOOR), "CACHE_MB", "BIND")}
     # On a volume that a job fills it is noted in the repository.
     known = elsewhere or settings.flavour == FLAVOUR
     environment[main_pipeline.VARIABLE] = pipelines.main().ensemble if known else ""
     patches = [
         *_reaching(environment.get(ENDPOINT, ""), with_dns=elsewhere is not None),
-        _replace_patch("Deployment", f"{CONTAINER}/resources/requests/memory", memory),
-        _replace_patch("Deployment", f"{CONTAINER}/resources/limits/memory", memory),
+        _replace_patch("Deployment", f"{CONTAINER}/resources/requests/memory", limit),
+        _replace_patch("Deployment", f"{CONTAINER}/resources/limits/memory", limit),
         _replace_patch(
             "Deployment",
             "/spec/template/spec/volumes/2/emptyDir/sizeLimit",
-            quantity(stack.shm_size),
+            quantity(memory.shared(settings)),
         ),
     ]
     if settings.cores and not on_gpu:
@@ -247,8 +247,8 @@ def _make_values(
     settings: Settings, written: dict[str, Any], elsewhere: Place | None
 ) -> dict[str, Any]:
     """The same for the Helm chart; a test compares what comes of them."""
-    stack, on_gpu = DockerStack(settings), settings.flavour == "gpu"
-    memory = quantity(settings.gpu_memory if on_gpu else stack.memory_limit)
+    on_gpu = settings.flavour == "gpu"
+    limit = quantity(settings.gpu_memory if on_gpu else memory.limit(settings))
     literals = (each.partition("=") for each in written["configMapGenerator"][0]["literals"])
     environment = {name: value for name, _, value in literals}
     (image,) = written["images"]
@@ -257,10 +257,10 @@ def _make_values(
     return {
         "image": {"repository": image["newName"], **exact},
         "resources": {
-            "requests": requests(settings, stack),
-            "limits": {"memory": memory, **({"nvidia.com/gpu": "1"} if on_gpu else {})},
+            "requests": requests(settings),
+            "limits": {"memory": limit, **({"nvidia.com/gpu": "1"} if on_gpu else {})},
         },
-        "sharedMemory": quantity(stack.shm_size),
+        "sharedMemory": quantity(memory.shared(settings)),
         "gpu": on_gpu,
         "settings": environment,
         "tls": {"enabled": not written["components"]},
@@ -273,12 +273,12 @@ def _make_values(
     }
 
 
-def requests(settings: Settings, stack: DockerStack) -> dict[str, str]:
+def requests(settings: Settings) -> dict[str, str]:
     """What each pod asks of its node."""
     on_gpu = settings.flavour == "gpu"
     cores = settings.cores if settings.cores and not on_gpu else USUAL_CORES
-    memory = settings.gpu_memory if on_gpu else stack.memory_limit
-    return {"cpu": str(cores), "memory": quantity(memory)}
+    limit = settings.gpu_memory if on_gpu else memory.limit(settings)
+    return {"cpu": str(cores), "memory": quantity(limit)}
 
 
 def _reaching(collector: str, with_dns: bool) -> Iterator[dict[str, Any]]:

@@ -91,7 +91,7 @@ class KubernetesStack(ManyServers):
     def _require_room(self, replicas: int) -> None:
         """By what the user sets now, or did when they were started."""
         now = Settings.load().fill_from(self._settings.values)
-        asked = kustomization.requests(self._settings, self)
+        asked = kustomization.requests(self._settings)
         room.require(self._kubectl, asked, replicas, own.max_replicas.value_in(now))
 
     def _require_image(self) -> None:

@@ -118,15 +118,15 @@ def start(settings: Settings) -> None:
     _require_free_ports(stack, settings)
     if KEY.exists():
         stack.let_containers_read(KEY)
-    stack.build(SERVICES[0])
+    stack.images.build(SERVICES[0])
     with console.waiting("starting Prometheus"):
-        started = stack.compose(
+        started = stack.compose.run(
             *("up", "--detach", "--wait", "--no-build", "--no-deps", "--force-recreate"),
             *SERVICES,
             quiet=True,
         )
     if started.returncode:
-        from scripts.stacks.containers import last_line
+        from scripts.stacks.engine import last_line
 
         why = last_line(stack.log(SERVICES[0]) + stack.log(SERVICES[1]) + started.stderr)
         _remove(stack)
@@ -146,13 +146,13 @@ def stop(known: State | None) -> bool:
     """Whether there was something to stop; what was measured is kept."""
     if known and known.flavour == "local" and not FOLDER.exists():
         return False
-    from scripts.stacks.containers import why_not_docker
+    from scripts.stacks.engine import why_not_docker
 
     return not why_not_docker() and _remove(_docker(Settings.load()))
 
 
 def _remove(stack: DockerStack) -> bool:
-    return any([stack.remove_service(service) for service in SERVICES])
+    return any([stack.compose.remove_service(service) for service in SERVICES])
 
 
 def _docker(settings: Settings) -> DockerStack:

@@ -33,7 +33,8 @@ from scripts.base.errors import UserError
 from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, exposure, flavour, state
-from scripts.stacks.containers import DockerStack, last_line
+from scripts.stacks.containers import DockerStack
+from scripts.stacks.engine import last_line
 from scripts.stacks.local import LocalStack, run_here
 from scripts.stacks.state import State
 
@@ -94,7 +95,7 @@ def stop() -> bool:
     known = state.load(STATE)
     found = _stop_processes()
     if known and known.flavour != "local":
-        found = DockerStack(known.settings_at_start).remove_service("embeddings") or found
+        found = DockerStack(known.settings_at_start).compose.remove_service("embeddings") or found
     state.forget(STATE)
     return found
 
@@ -138,7 +139,9 @@ def _start(wanted: State) -> None:
     stack.prepare()
     _require_a_free_port(settings)
     wanted.save(STATE)
-    started = stack.compose("up", "--detach", "--no-build", "embeddings", wanted=wanted, quiet=True)
+    started = stack.compose.run(
+        "up", "--detach", "--no-build", "embeddings", wanted=wanted, quiet=True
+    )
     if started.returncode:
         raise UserError(
             f"Docker cannot start the embeddings service: {last_line(started.stderr)}",

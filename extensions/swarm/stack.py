@@ -32,7 +32,7 @@ from scripts.base.paths import MARK, ROOT
 from scripts.repository import live, place
 from scripts.rollout import proofs
 from scripts.stacks import admin_key, exposure, state
-from scripts.stacks.containers import last_line
+from scripts.stacks.engine import last_line
 from scripts.stacks.many_servers import (
     LOG_S,
     STAYED,
@@ -81,7 +81,7 @@ class SwarmStack(ManyServers):
         super().prepare()
 
     def _require_manager(self) -> None:
-        if not self._engine.info()["Swarm"].get("ControlAvailable"):
+        if not self.compose.engine.info()["Swarm"].get("ControlAvailable"):
             raise UserError(
                 "this engine is not a manager of a swarm",
                 "make it one: docker swarm init, then join others (extensions/swarm/README.md)",
@@ -237,10 +237,10 @@ class SwarmStack(ManyServers):
     def image(self) -> str:
         """A name that each node has, and another one for another content: as it was pushed last, or
         for `make swarm-load`."""
-        image = self._engine.images.get(self._image("server"))
+        image = self.images.find_server()
         if pushed := image.attrs["RepoDigests"]:
             return str(pushed[0])
-        name, tag = self._image("server"), str(image.id).removeprefix("sha256:")[:12]
+        name, tag = self.images.name("server"), str(image.id).removeprefix("sha256:")[:12]
         image.tag(name, tag)
         return f"{name}:{tag}"
 
@@ -261,13 +261,7 @@ class SwarmStack(ManyServers):
             )
 
     def _stack_file(self, wanted: State, models: Path | str) -> dict[str, Any]:
-        asked = self.compose("config", "--format", "json", wanted=wanted, quiet=True)
-        if asked.returncode:
-            raise UserError(
-                f"Compose cannot read its configuration: {last_line(asked.stderr)}",
-                "check COMPOSE_OVERRIDE",
-            )
-        server = json.loads(asked.stdout)["services"]["server"]
+        server = self.compose.read(wanted=wanted)["services"]["server"]
         given = Given(
             self.project,
             self.image,
@@ -345,7 +339,7 @@ class SwarmStack(ManyServers):
     @property
     def _manager(self) -> Any:
         """The engine; what its package says of swarms has no types."""
-        return self._engine
+        return self.compose.engine
 
     def tasks(self, service: str = SERVER) -> list[Task]:
         """Those that are to run, in the order of their nodes."""
@@ -470,7 +464,7 @@ class SwarmStack(ManyServers):
     def stop(self) -> bool:
         """Until no task runs on any node that is there."""
         label = {"label": f"{NAMESPACE}={self.project}"}
-        if not self._engine.info()["Swarm"].get("ControlAvailable"):
+        if not self.compose.engine.info()["Swarm"].get("ControlAvailable"):
             return False
         if place := self._another_place():
             console.note(f"the stack {self.project} stays: it belongs to {place}")
@@ -482,7 +476,7 @@ class SwarmStack(ManyServers):
                 each["Status"]["State"] not in OVER for each in self._manager.api.tasks(label)
             ):
                 time.sleep(0.2)
-        self.remove_networks(self.project)  # of the steps
+        self.compose.remove_networks(self.project)  # of the steps
         shutil.rmtree(FOLDER, ignore_errors=True)
         state.forget()
         return was

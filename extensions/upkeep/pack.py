@@ -108,12 +108,12 @@ def fetch(folder: Path, layers: list[str]) -> None:
 def _save_image(file: Path, settings: Settings) -> list[inventory.Component]:
     from scripts.stacks.containers import DockerStack
 
-    stack = DockerStack(settings)
-    stack.build("server")
+    images = DockerStack(settings).images
+    images.build("server")
     file.parent.mkdir()
     with console.waiting("saving the server's image"):
-        stack.save("server", file)
-    sbom = json.loads(stack.sbom() or "{}")
+        images.save("server", file)
+    sbom = json.loads(images.sbom() or "{}")
     components: list[inventory.Component] = sbom.get("components", [])
     return components
 
@@ -134,7 +134,7 @@ def unpack(pack: Path) -> None:
         from scripts.stacks.containers import DockerStack
 
         with console.waiting("loading the server's image"):
-            DockerStack(settings).load("server", image)
+            DockerStack(settings).images.load("server", image)
     found = backup.verify_backup(pack / "backup.tar")
     backup.restore(found)
     console.note(f"installed: {len(found.index.files)} files of {found.index.made}; next: make up")

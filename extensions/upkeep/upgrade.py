@@ -18,7 +18,7 @@ from scripts.server.healthy import unhealthy_reason
 from scripts.settings import renamed
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, state
-from scripts.stacks.flavour import Stack
+from scripts.stacks.stack import Stack
 from scripts.steps import engine
 
 EARLIER_KEY = ROOT / "build" / "run" / "admin.key"

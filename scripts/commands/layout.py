@@ -22,7 +22,7 @@ from scripts.repository import layout_number, model_folders, place
 from scripts.server import engines, laying_out, layouts, served, up
 from scripts.settings.settings import Settings
 from scripts.stacks import ran_before
-from scripts.stacks.flavour import Stack
+from scripts.stacks.stack import Stack
 
 
 def main() -> int:

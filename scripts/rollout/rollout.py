@@ -51,7 +51,7 @@ from scripts.server.triton.control import Control
 from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
-from scripts.stacks.flavour import Stack
+from scripts.stacks.stack import Stack
 from scripts.stacks.state import State
 from scripts.steps import gate
 

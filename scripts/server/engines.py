@@ -29,8 +29,8 @@ from scripts.repository import archive, live, model_folders, switches
 from scripts.server import judging
 from scripts.settings.settings import Settings
 from scripts.stacks import state
-from scripts.stacks.flavour import Stack
 from scripts.stacks.local import run_here
+from scripts.stacks.stack import Stack
 from scripts.steps import engine, gate, plan, quantise
 
 if TYPE_CHECKING:  # it takes long to load what talks to Docker

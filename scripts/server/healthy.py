@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bundle_serving.health import reason_not_to_trust
-from scripts.stacks.flavour import Stack
+from scripts.stacks.stack import Stack
 from scripts.stacks.state import State
 
 

@@ -10,7 +10,7 @@ from scripts.repository.shared import Shared
 from scripts.server import engines, extra, layouts, served, up
 from scripts.server.recover import recover
 from scripts.settings.settings import Settings
-from scripts.stacks.flavour import Stack
+from scripts.stacks.stack import Stack
 
 
 def lay_out(stack: Stack, settings: Settings, how: str) -> None:

@@ -17,7 +17,7 @@ from scripts.repository import live, model_folders
 from scripts.repository.archive import Version
 from scripts.settings.settings import SERVER, Settings, names
 from scripts.stacks import admin_key, exposure
-from scripts.stacks.flavour import Stack
+from scripts.stacks.stack import Stack
 
 # The network's hash is in the manifest beside it.
 NOT_HASHED = (".onnx", ".plan", ".tl", ".pyc")

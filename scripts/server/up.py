@@ -42,7 +42,7 @@ from scripts.server.recover import recover
 from scripts.server.served import brings_up, describe_server, serving
 from scripts.settings.settings import Settings
 from scripts.stacks import exposure, flavour, state
-from scripts.stacks.flavour import Stack
+from scripts.stacks.stack import Stack
 from scripts.stacks.state import State
 
 # Seconds that the keeper gets to restore a server that does not answer.

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
 
 from scripts.base.errors import UserError
 from scripts.settings.settings import FLAVOURS, Settings
 from scripts.stacks.local import LocalStack
-from scripts.stacks.many import Many
+from scripts.stacks.stack import Many, Stack
 from scripts.stacks.state import State
-
-# The code that talks to Docker takes a third of a second to import, so only when needed.
-if TYPE_CHECKING:
-    from scripts.stacks.containers import DockerStack
-
-Stack: TypeAlias = "DockerStack | LocalStack"
 
 # Where an NVIDIA driver is visible, on Linux or in WSL.
 DRIVERS = (Path("/proc/driver/nvidia/version"), Path("/usr/lib/wsl/lib/nvidia-smi"))
@@ -26,7 +19,8 @@ def choose(settings: Settings) -> tuple[str, str]:
     wanted = settings.flavour
     if wanted == "local":
         return "local", "as FLAVOUR says"
-    from scripts.stacks.containers import why_not_docker
+    # The code that talks to Docker takes a third of a second to import, so only when needed.
+    from scripts.stacks.engine import why_not_docker
 
     obstacle = why_not_docker()
     if wanted:
@@ -56,7 +50,7 @@ def has_driver() -> bool:
 
 def possible() -> list[str]:
     """The flavours whose servers may exist on this machine."""
-    from scripts.stacks.containers import why_not_docker
+    from scripts.stacks.engine import why_not_docker
 
     if why_not_docker():
         return ["local"]
@@ -71,7 +65,7 @@ def stack(flavour: str, settings: Settings) -> Stack:
 
     for each in FLAVOURS:
         if flavour == each.NAME:
-            made: DockerStack = each.make_stack(settings)
+            made: Stack = each.make_stack(settings)
             return made
     return (GpuStack if flavour == "gpu" else DockerStack)(settings)
 

@@ -17,7 +17,8 @@ from scripts.artefacts.step import Place
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
-from scripts.stacks.containers import DockerStack, last_line
+from scripts.stacks.containers import DockerStack
+from scripts.stacks.engine import last_line
 from scripts.stacks.state import State
 
 # In WSL, Windows has the driver, and processes cannot share GPU memory (CUDA IPC).
@@ -29,7 +30,7 @@ class GpuStack(DockerStack):
 
     flavour = "gpu"
     compose_files = ("compose.yaml", "compose.gpu.yaml")
-    images = ("export", "server", "sdk")
+    own_images = ("export", "server", "sdk")
     other_layers = 0
     image_suffix = "-gpu"
     services: ClassVar[Mapping[Place, str]] = {
@@ -52,12 +53,12 @@ class GpuStack(DockerStack):
     @cached_property
     def gpus(self) -> list[Gpu]:
         """The GPUs to serve on, as seen from a container, the only reliable check."""
-        run = self.compose("run", "--rm", "--no-deps", "-T", "probe", *gpus.QUERY, quiet=True)
-        self.remove("probe")
+        run = self.compose.run("run", "--rm", "--no-deps", "-T", "probe", *gpus.QUERY, quiet=True)
+        self.compose.remove("probe")
         try:
             seen = gpus.parse(run.stdout if run.returncode == 0 else "")
         except ValueError:
-            self.remove_networks(self.project)  # that Compose created for the probe
+            self.compose.remove_networks(self.project)  # that Compose created for the probe
             raise UserError(*why_no_gpu(last_line(run.stderr + run.stdout))) from None
         return gpus.choose_gpus(seen, self._settings.gpus)
 
@@ -78,17 +79,9 @@ class GpuStack(DockerStack):
         """Why the server's container has lost its GPU, if it has."""
         return LOST if NVML_LOST in self.ask_in_server("nvidia-smi", "-L") else None
 
-    def _environment(self, wanted: State | None) -> dict[str, str]:
-        environment = super()._environment(wanted)
-        # The one from the user's shell would select a second time.
-        environment.pop("CUDA_VISIBLE_DEVICES", None)
-        if self._settings.gpus != gpus.ALL:
-            environment["CUDA_VISIBLE_DEVICES"] = self._settings.gpus
-        return environment
-
     def tensorrt(self) -> str:
         """The version in the server's image, which loads plans of that version only."""
-        asked = self.compose(
+        asked = self.compose.run(
             "run", "--rm", "--no-deps", "-T", "server", "printenv", "TRT_VERSION", quiet=True
         )
         # The image's entrypoint prints a banner first.
@@ -101,12 +94,12 @@ class GpuStack(DockerStack):
 
     def prepare_place(self, place: Place) -> None:
         if place is not Place.SERVER:
-            self.build("export")
+            self.images.build("export")
 
     def prepare_sdk(self) -> None:
         """Builds the image on first use; later calls do nothing and print nothing."""
-        there = self._engine.images.list(self._image("sdk"))
-        self.build("sdk", announced=not there)
+        there = self.images.has("sdk")
+        self.images.build("sdk", announced=not there)
 
     def run_sdk(
         self,
@@ -117,14 +110,14 @@ class GpuStack(DockerStack):
     ) -> subprocess.CompletedProcess[str]:
         name = f"{self.project}-sdk-{os.getpid()}"  # others may run at the same time
         try:
-            return self.compose(
+            return self.compose.run(
                 *("run", "--rm", "--no-deps", "--name", name, *options, "sdk", *program),
                 quiet=True,
                 timeout=timeout,
                 stdin=stdin,
             )
         finally:
-            self.remove("sdk", name)  # Ctrl-C or the time limit ends only Compose
+            self.compose.remove("sdk", name)  # Ctrl-C or the time limit ends only Compose
 
 
 def scores_stay(settings: Settings) -> bool:

@@ -29,7 +29,7 @@ from scripts.base.shared import is_shared
 from scripts.repository import live, place
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, certificates, exposure, handover, state, temporary
-from scripts.stacks.many import Many
+from scripts.stacks.stack import Many
 from scripts.stacks.state import State
 
 RUN = ROOT / "build" / "run"
@@ -87,7 +87,6 @@ class LocalStack:
         run_here(step, *arguments)
 
     def version(self) -> str:
-        """The server program's version, for the fingerprint."""
         return _tree_hash(ROOT / "serving", *sorted(ROOT.glob("*/*/serving")))
 
     def start(self, wanted: State) -> None:
@@ -97,7 +96,6 @@ class LocalStack:
         self._start(wanted, LOG).save()
 
     def why_alone(self, known: State) -> str | None:
-        """Why no other server can come up beside this one, and take over from it."""
         server = _server(known)
         if known.flavour != self.flavour or server is None:
             return "it is of another flavour"
@@ -116,7 +114,6 @@ class LocalStack:
         return self._start(replace(wanted, side=side), LOG_BESIDE, last)
 
     def take_over(self, known: State, new: State) -> None:
-        """Once it answers."""
         new.save()
         _set_aside()
         LOG_BESIDE.replace(LOG)
@@ -126,13 +123,11 @@ class LocalStack:
         _clear(known.side)
 
     def withdraw(self, new: State) -> None:
-        """The server from before serves on."""
         _end_server(new)
         _clear(new.side)
         LOG_BESIDE.replace(state.REFUSED)
 
     def end_strays(self, known: State) -> None:
-        """What a make that was killed has left of a hand-over."""
         (side,) = {*SIDES} - {known.side}
         if guard := _guard_of(side):
             _end_process(guard)
@@ -171,15 +166,12 @@ class LocalStack:
     def temporary(
         self, repository: Path, log: Path, pipeline: str
     ) -> AbstractContextManager[tuple[str, str]]:
-        """A server for the duration of a block; yields its HTTP and gRPC addresses."""
         return temporary.triton("the server", repository, log, pipeline)
 
     def room(self) -> int | None:
-        """Bytes of memory that the server may still use."""
         return int(psutil.virtual_memory().available)
 
     def keeper_state(self, server: State | None = None) -> dict[str, Any]:
-        """The keeper's notes."""
         known = server or state.load()
         return keeper_notes.read(RUN / known.side) if known else {}
 
@@ -204,15 +196,12 @@ class LocalStack:
         )
 
     def there(self) -> bool:
-        """Whether anything is left of a server, which may hold its ports."""
         return any(_is_of(side, each) for each in psutil.process_iter() for side in SIDES)
 
     def find_held_ports(self) -> set[int]:
-        """Besides those of the server that is noted: none."""
         return set()
 
     def stop(self) -> bool:
-        """Ends the server and removes everything that it left; False if there was nothing."""
         stopped = _end_server(state.load())
         left = [_clear(side) for side in SIDES]
         state.forget()

@@ -23,6 +23,22 @@ IN_HAND_MB = 2 * 512
 BYTES_A_PIXEL, SMALL_MB = 16, 100
 
 
+# Each Python process shares a region with Triton that grows with the tensors passed through it. The
+# largest picture accepted as an array, 50 megapixels, takes 600 MB.
+SHM_BASE_MB, SHM_INSTANCE_MB = 768, 64
+
+
+def limit(settings: Settings) -> str:
+    """As the user says, or what follows from the settings."""
+    return settings.memory or f"{limit_mb(settings)}m"
+
+
+def shared(settings: Settings) -> str:
+    """Of it: the most that is shared."""
+    instances = Share.preprocessing(settings).instances + Share.network(settings).instances
+    return f"{SHM_BASE_MB + SHM_INSTANCE_MB * instances}m"
+
+
 def limit_mb(settings: Settings) -> int:
     decoding = BYTES_A_PIXEL * settings.max_megapixels + SMALL_MB
     one_step = in_one_step(settings.steps, CPU)

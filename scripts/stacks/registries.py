@@ -8,7 +8,7 @@ from docker.errors import DockerException, InvalidRepository, NotFound
 import docker
 from scripts.base.errors import UserError
 from scripts.base.text import printable
-from scripts.stacks.containers import name_released
+from scripts.stacks.images import name_released
 
 # What registries say to those whom they do not know.
 UNKNOWN = ("unauthorized", "denied", "no basic auth credentials", "authentication required")

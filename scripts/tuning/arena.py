@@ -16,7 +16,7 @@ from scripts.measuring import rounds
 from scripts.measuring.perf_analyzer import PerfAnalyzer
 from scripts.measuring.photos import Inputs
 from scripts.measuring.workload import Configuration, Target
-from scripts.stacks.flavour import Stack
+from scripts.stacks.stack import Stack
 from scripts.tuning.goal import Goal, Score
 from scripts.tuning.search import Candidate
 

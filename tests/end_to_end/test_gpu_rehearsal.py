@@ -555,7 +555,7 @@ def test_containers_compute_on_the_gpus_that_serve(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     for settings, seen in (({"GPUS": "0,2"}, "0,2"), ({}, None)):
         stack = GpuStack(Settings.load(settings, Path("no .env")))
-        asked = stack.compose("--profile", "steps", "config", "--format", "json", quiet=True)
+        asked = stack.compose.run("--profile", "steps", "config", "--format", "json", quiet=True)
         services = json.loads(asked.stdout)["services"]
         for name in ("engine", "gate", "server"):
             environment = services[name]["environment"]

@@ -14,8 +14,8 @@ from extensions.s3.settings import s3_port
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
-from scripts.stacks import containers
-from scripts.stacks.containers import DockerStack, last_line
+from scripts.stacks.containers import DockerStack
+from scripts.stacks.engine import last_line, why_not_docker
 
 BUCKET = "models"
 USERS = {"bundle:operator": key_files.OPERATOR, "bundle:server": key_files.SERVER}
@@ -30,7 +30,7 @@ and run once in this shell:
 
 def main() -> int:
     settings = Settings.load()
-    if obstacle := containers.why_not_docker():
+    if obstacle := why_not_docker():
         raise UserError(obstacle, "the S3 server runs only in a container")
     (start if sys.argv[1:] == ["up"] else stop)(settings)
     return 0
@@ -45,9 +45,9 @@ def start(settings: Settings) -> None:
                 f"aws_secret_access_key = {secrets.token_hex(20)}\n",
             )
     stack = DockerStack(settings)
-    stack.build("s3")
+    stack.images.build("s3")
     with console.waiting("starting the S3 server"):
-        started = stack.compose("up", "--detach", "--wait", "--no-build", "s3", quiet=True)
+        started = stack.compose.run("up", "--detach", "--wait", "--no-build", "s3", quiet=True)
     if started.returncode:
         raise UserError(
             f"the S3 server does not start: {last_line(started.stderr)}",
@@ -63,5 +63,5 @@ def start(settings: Settings) -> None:
 
 
 def stop(settings: Settings) -> None:
-    DockerStack(settings).compose("rm", "--stop", "--force", "s3", quiet=True)
+    DockerStack(settings).compose.run("rm", "--stop", "--force", "s3", quiet=True)
     console.note("S3 server stopped; its data is kept")

@@ -11,7 +11,7 @@ from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
-from scripts.stacks.containers import why_not_docker
+from scripts.stacks.engine import why_not_docker
 
 
 def main() -> int:
@@ -21,7 +21,7 @@ def main() -> int:
     if not named:
         raise UserError("no NODES given", "name them: make swarm-load NODES=ssh://user@node2")
     stack = SwarmStack(Settings.load())
-    stack.build("server")
+    stack.images.build("server")
     for node in named:
         with console.waiting(f"handing the server's image to {node}"):
             stack.load_into(node)

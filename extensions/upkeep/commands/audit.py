@@ -40,7 +40,7 @@ def in_images() -> list[Package]:
         return []
     from scripts.stacks.containers import DockerStack
 
-    sbom = DockerStack(Settings.load()).sbom()
+    sbom = DockerStack(Settings.load()).images.sbom()
     return audit.of_sbom(sbom, "image server") if sbom else []
 
 

@@ -35,8 +35,8 @@ from scripts.server.up import bring_up, fill_from_version
 from scripts.settings import arguments, dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
-from scripts.stacks.flavour import Stack
 from scripts.stacks.gpu import GpuStack
+from scripts.stacks.stack import Stack
 from scripts.stacks.state import State
 from scripts.steps.engine import processor
 from scripts.tuning.arena import ROUNDS, Arena

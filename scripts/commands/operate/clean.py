@@ -13,7 +13,7 @@ from scripts.recipes import folders
 from scripts.server.stop import stop_server
 from scripts.settings import compose_env
 from scripts.settings.settings import Settings
-from scripts.stacks import containers, flavour
+from scripts.stacks import containers, flavour, images
 
 
 def main() -> int:
@@ -25,7 +25,7 @@ def main() -> int:
             if isinstance(stack, containers.DockerStack):
                 stack.remove_all()
                 older += stack.images_of_folder_name()
-        for wheel in containers.WHEELS.glob("*.whl"):
+        for wheel in images.WHEELS.glob("*.whl"):
             wheel.unlink()
         if (ROOT / "build").exists():
             shutil.rmtree(ROOT / "build")

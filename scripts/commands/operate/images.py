@@ -18,7 +18,9 @@ from scripts.server.served import serving
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks import registries
-from scripts.stacks.containers import RELEASED, DockerStack, name_released, why_not_docker
+from scripts.stacks.containers import DockerStack
+from scripts.stacks.engine import why_not_docker
+from scripts.stacks.images import RELEASED, name_released
 
 
 def main() -> int:
@@ -36,8 +38,8 @@ def main() -> int:
         console.note("no image to export with: PyTorch has no part in this network")
         services.remove(stack.services[Place.EXPORT])
     for service in services:
-        stack.build(service)
+        stack.images.build(service)
         if registry:
-            pushed = stack.push(service, name_released(registry, service))
+            pushed = stack.images.push(service, name_released(registry, service))
             console.note(f"pushed: {pushed}")
     return 0

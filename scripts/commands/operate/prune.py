@@ -123,14 +123,14 @@ def _images(settings: Settings) -> Iterator[Item]:
         return
     from scripts.stacks.containers import DockerStack
 
-    stack = DockerStack(settings)
-    for name, size, built in stack.list_replaced_images():
+    images = DockerStack(settings).images
+    for name, size, built in images.list_replaced():
         yield Item(
             f"image {name[:19]}",
             size,
             (datetime.now(UTC) - built).days,
             "a newer build replaced it",
-            partial(stack.remove_image, name),
+            partial(images.remove, name),
         )
 
 

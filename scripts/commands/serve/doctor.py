@@ -28,7 +28,7 @@ from scripts.repository import archive
 from scripts.server.torchvision_weights import why_unavailable
 from scripts.settings.architectures import DRAWN
 from scripts.settings.settings import Settings
-from scripts.stacks import containers, flavour, state
+from scripts.stacks import engine, flavour, state
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.gpu import GpuStack
 
@@ -64,7 +64,7 @@ def make_row(finding: Finding) -> tuple[Text, str, str]:
 def examine(settings: Settings) -> Iterator[Finding]:
     yield _system()
     yield _python()
-    obstacle = containers.why_not_docker()
+    obstacle = engine.why_not_docker()
     yield from _docker(obstacle, settings)
     yield from disks(ROOT, ROOT / "build", PROJECT_GB, VENV.exists(), archive.HERE.exists())
     if obstacle or settings.flavour == "local":
@@ -105,11 +105,11 @@ def _docker(obstacle: str | None, settings: Settings) -> Iterator[Finding]:
         verdict = FAILURE if settings.flavour not in ("", "local") else WARNING
         yield Finding("docker", verdict, detail, f"{fix}; without it: flavour local")
         return
-    version = ".".join(map(str, containers.compose_version() or ()))
+    version = ".".join(map(str, engine.compose_version() or ()))
     yield Finding("docker", OK, f"Docker answers, Compose {version}")
     builder = subprocess.run(["docker", "buildx", "version"], capture_output=True, text=True)
     if builder.returncode:
-        yield Finding("buildx", FAILURE, "no BuildKit plugin", f"see {containers.INSTALL}")
+        yield Finding("buildx", FAILURE, "no BuildKit plugin", f"see {engine.INSTALL}")
 
 
 def _local() -> Iterator[Finding]:
@@ -144,8 +144,10 @@ def _gpu(settings: Settings) -> Iterator[Finding]:
 
 
 def _images(stack: DockerStack) -> Iterator[Finding]:
-    if disk := stack.disk():
-        yield room("images' disk", disk, IMAGES_GB[stack.flavour], stack.has_images())
+    if disk := stack.images.find_disk():
+        yield room(
+            "images' disk", disk, IMAGES_GB[stack.flavour], stack.images.has("export", "server")
+        )
 
 
 def _memory() -> Finding:

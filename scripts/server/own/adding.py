@@ -25,8 +25,8 @@ from scripts.server import engines
 from scripts.server.own import guessing
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
-from scripts.stacks.flavour import Stack
 from scripts.stacks.local import run_here
+from scripts.stacks.stack import Stack
 
 # Of a recipe, and the files that say it.
 STEPS = {"pre": own_steps.BEFORE, "post": own_steps.AFTER}

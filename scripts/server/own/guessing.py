@@ -22,7 +22,7 @@ from scripts.evaluation.scores import LEAST_RIGHT, reorder
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import custom, evaluations
 from scripts.settings import arguments
-from scripts.stacks.flavour import Stack
+from scripts.stacks.stack import Stack
 
 MOST = 100  # of pictures, on which each way is tried
 SHOWN = 3

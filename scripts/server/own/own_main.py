@@ -24,7 +24,7 @@ from scripts.server.served import serving
 from scripts.settings import arguments
 from scripts.settings.settings import Settings, in_dotenv
 from scripts.stacks import flavour, state
-from scripts.stacks.flavour import Stack
+from scripts.stacks.stack import Stack
 from scripts.stacks.state import State
 
 # One of these, and the network is the user's own.

@@ -29,7 +29,6 @@ from scripts.repository import archive, history, live, place
 from scripts.settings.settings import DOOR, Settings
 from scripts.settings.settings import names as names_of
 from scripts.stacks import admin_key, exposure
-from scripts.stacks.containers import DockerStack
 
 OVERLAYS = ("cpu", "gpu", "s3", "s3-role")
 JOBS = ("cpu", "gpu")
@@ -380,7 +379,7 @@ def test_what_was_pushed_from_here_is_named_exactly(
     digest = "sha256:" + "7" * 64
     pushed = f"{REGISTRY}/triton-bundle-server:{__version__}"
     known = {pushed: digest}
-    monkeypatch.setattr(DockerStack, "digest", staticmethod(lambda name: known.get(name, "")))
+    monkeypatch.setattr(kustomization, "find_digest", lambda name: known.get(name, ""))
     kustomization.write(Settings.load({}, Path("/none")), REGISTRY)
     (container,) = one(built(target), "Deployment")["spec"]["template"]["spec"]["containers"]
     assert container["image"] == f"{REGISTRY}/triton-bundle-server@{digest}"

@@ -31,7 +31,7 @@ def server() -> Service:
         pytest.skip("no docker compose here")
     given = {"BIND": "0.0.0.0", "START_TIMEOUT": "300"}
     stack = DockerStack(Settings.load(given, Path("none")))
-    asked = stack.compose("config", "--format", "json", quiet=True)
+    asked = stack.compose.run("config", "--format", "json", quiet=True)
     if asked.returncode:
         pytest.skip("no docker compose here")
     found: Service = json.loads(asked.stdout)["services"]["server"]

@@ -1,0 +1,86 @@
+"""Docker's engine: whether it is here, and what is done with a container of it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import cast
+
+from docker.errors import APIError, DockerException, NotFound
+from docker.models.containers import Container
+
+import docker
+
+OLDEST_COMPOSE = (2, 24)
+INSTALL = "https://docs.docker.com/engine/install"
+
+
+def why_not_docker() -> str | None:
+    """None if containers can be built and run here; otherwise what is missing, and the remedy."""
+    if not shutil.which("docker"):
+        return f"Docker is not installed (see {INSTALL})"
+    try:
+        engine = docker.from_env(timeout=10)
+        engine.ping()
+    except DockerException as fault:
+        if "Permission denied" in str(fault):
+            return "Docker refuses this user (sudo usermod -aG docker $USER, then log in again)"
+        return "no Docker engine answers (start it: sudo systemctl start docker)"
+    version = compose_version()
+    if version is None:
+        return f"Docker has no Compose plugin (see {INSTALL})"
+    if version < OLDEST_COMPOSE:
+        found, oldest = (".".join(map(str, v)) for v in (version, OLDEST_COMPOSE))
+        return f"Docker Compose {found} is older than {oldest} (install a newer plugin)"
+    return None
+
+
+def compose_version() -> tuple[int, ...] | None:
+    asked = subprocess.run(
+        ["docker", "compose", "version", "--short"], capture_output=True, text=True
+    )
+    numbers = re.match(r"v?(\d+)\.(\d+)", asked.stdout.strip())
+    return (int(numbers[1]), int(numbers[2])) if asked.returncode == 0 and numbers else None
+
+
+def stop_all(containers: Iterable[Container]) -> None:
+    """Stops each first, within its service's grace period; the relay ends by itself after its
+    server."""
+    found = list(containers)
+    with ThreadPoolExecutor(max_workers=max(1, len(found))) as together:
+        for _ in together.map(stop_and_remove, found):
+            pass
+
+
+def execute(container: Container, *command: str) -> tuple[int, str]:
+    """A program in it: how it ends, and what it says."""
+    try:
+        ran = container.exec_run([*command])
+    except APIError as fault:  # it does not run
+        return 1, str(fault)
+    return int(ran.exit_code or 0), cast(bytes, ran.output).decode(errors="replace")
+
+
+def stop_and_remove(container: Container) -> None:
+    with suppress(NotFound):
+        container.stop()
+    remove(container)
+
+
+def remove(container: Container) -> None:
+    try:
+        container.remove(force=True)
+    except APIError as fault:
+        if fault.status_code not in (404, 409):  # gone already, or being removed
+            raise
+        with suppress(NotFound):
+            container.wait(condition="removed", timeout=30)
+
+
+def last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "no message"

@@ -1,0 +1,232 @@
+"""The images that containers are made of: built, fetched from a registry or taken from a pack, and
+handed on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from docker.errors import APIError, DockerException
+
+import docker
+from scripts import bootstrap
+from scripts.artefacts.manifest import read_pins
+from scripts.base import console, files
+from scripts.base.errors import AlreadyReported, UserError
+from scripts.base.paths import PYTHON, ROOT
+from scripts.settings import compose_env
+from scripts.settings.settings import Settings
+from scripts.stacks.compose import PROJECT, Compose
+from scripts.stacks.engine import last_line
+
+WHEELS = ROOT / "docker" / "export" / "wheels"
+
+# Those that a pack brought along, by service.
+LOADED = ROOT / "build" / "images.json"
+
+# Those of a release. Others are built from NVIDIA's, or beside the server.
+RELEASED = ("export", "layout", "server")
+
+# On those that make builds: which checkout's they are, under any project name.
+BUILT_BY = "triton-bundle.checkout"
+
+
+class Images:
+    """Of one flavour, whose services' names end in `suffix`."""
+
+    def __init__(self, settings: Settings, compose: Compose, suffix: str) -> None:
+        self._settings, self._compose, self._suffix = settings, compose, suffix
+
+    def name(self, service: str) -> str:
+        return f"{self._compose.project}-{service}{self._suffix}"
+
+    def build(self, service: str, announced: bool = True) -> None:
+        if self._is_loaded(service) or self._is_released(service):
+            return
+        if announced:
+            console.note(f"image {self.name(service)}: building if needed …")
+        watched = announced and console.out.is_terminal
+        built = self._compose.run("build", service, quiet=not watched, progress="auto")
+        if built.returncode:
+            why = "see above" if watched else last_line(built.stderr)
+            raise UserError(
+                f"the image of {service} cannot be built: {why}",
+                "try again (behind a company proxy, set CA_BUNDLE)",
+            )
+
+    def _is_released(self, service: str) -> bool:
+        """Whether the image is the one of REGISTRY, which is fetched where it is not here."""
+        if not self._settings.registry or service not in RELEASED or self._suffix:
+            return False
+        released = name_released(self._settings.registry, service)
+        if not self._compose.engine.images.list(released):
+            console.note(f"image {released}: fetching …")
+            fetched = subprocess.run(["docker", "pull", released], capture_output=True, text=True)
+            if fetched.returncode:
+                console.note(f"it cannot be had ({last_line(fetched.stderr)})")
+                return False
+        self._compose.engine.images.get(released).tag(self.name(service))
+        return True
+
+    def _is_loaded(self, service: str) -> bool:
+        """Whether the image is the one that a pack brought along."""
+        wanted = _read_loaded().get(service)
+        found = self._compose.engine.images.list(self.name(service)) if wanted else []
+        return any(each.id == wanted for each in found)
+
+    def has(self, *services: str) -> bool:
+        return all(self._compose.engine.images.list(self.name(service)) for service in services)
+
+    def find_server(self) -> Any:
+        name = self.name("server")
+        try:
+            return self._compose.engine.images.get(name)
+        except (DockerException, OSError) as fault:
+            raise UserError(f"the image {name} is not available ({fault})", "run make up") from None
+
+    def hash_server(self, other_layers: int) -> str:
+        """Of its program: without its last layers, so many of which take networks in."""
+        image = self.find_server().attrs
+        layers, config = image["RootFS"]["Layers"], image["Config"]
+        what = [layers[: len(layers) - other_layers], config["Env"], config["Cmd"]]
+        return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+
+    def find_disk(self) -> Path | None:
+        """Where the engine keeps its images, if that is visible from here."""
+        root = Path(self._compose.engine.info()["DockerRootDir"])
+        return root if root.is_dir() else None
+
+    def list_replaced(self) -> list[tuple[str, int, datetime]]:
+        """Those of this project whose name a newer build took: id, bytes, when it was built."""
+        filters = {"dangling": True, "label": f"{PROJECT}={self._compose.project}"}
+        return [
+            (str(each.id), each.attrs["Size"], datetime.fromisoformat(each.attrs["Created"]))
+            for each in self._compose.engine.images.list(filters=filters)
+        ]
+
+    def sbom(self) -> str | None:
+        """What the server's image carries, as CycloneDX; None if it is not built here."""
+        if not self.has("server"):
+            return None
+        # Attached: the engine's log, as the SDK reads it, was once cut off on a busy machine.
+        command = ["docker", "run", "--rm", "--network", "none", self.name("server"), "cat"]
+        command.append("/usr/share/triton-bundle/sbom.json")
+        return subprocess.run(command, capture_output=True, check=True, text=True).stdout
+
+    def push(self, service: str, name: str) -> str:
+        """Pushes an image as this name, with the keys of `docker login`; returns the name with its
+        digest."""
+        self._compose.engine.images.get(self.name(service)).tag(name)
+        pushed = subprocess.run(["docker", "push", name], capture_output=True, text=True)
+        if pushed.returncode:
+            raise UserError(
+                f"{name} cannot be pushed: {last_line(pushed.stderr)}",
+                f"log in first (docker login {name.partition('/')[0]}), and check PUSH",
+            )
+        exact = f"{name.rpartition(':')[0]}@{find_digest(name)}"
+        if shutil.which("cosign"):
+            signed = subprocess.run(["cosign", "sign", "--yes", exact])
+            if signed.returncode:
+                raise AlreadyReported(signed.returncode)
+        return exact
+
+    def save(self, service: str, file: Path) -> None:
+        """Writes an image to a file, under a name that is the same in every checkout."""
+        name = f"triton-bundle-{service}"
+        self._compose.engine.images.get(self.name(service)).tag(name)
+        try:
+            with file.open("wb") as out:
+                subprocess.run(["docker", "save", name], stdout=out, check=True)
+        finally:
+            self.remove(name)
+
+    def load(self, service: str, file: Path) -> None:
+        """Takes an image from such a file; it is then not built here."""
+        name = f"triton-bundle-{service}"
+        with file.open("rb") as saved:
+            loaded = subprocess.run(
+                ["docker", "load", "--quiet"], stdin=saved, capture_output=True, text=True
+            )
+        if loaded.returncode:
+            raise UserError(
+                f"Docker cannot load {file.name}: {last_line(loaded.stderr)}",
+                "make doctor shows what is wrong",
+            )
+        image = self._compose.engine.images.get(name)
+        image.tag(self.name(service))
+        self.remove(name)
+        files.write(LOADED, json.dumps(_read_loaded() | {service: image.id}) + "\n")
+
+    def remove(self, name: str) -> None:
+        with suppress(APIError):  # a container uses it, or another image is built on it
+            self._compose.engine.images.remove(name)
+
+    def remove_all(self, services: Iterable[str]) -> None:
+        for service in services:
+            self.remove(self.name(service))
+        for image in self._compose.engine.images.list(filters={"label": f"{BUILT_BY}={ROOT}"}):
+            for name in image.tags:
+                self.remove(name)
+
+    def find_of_folder_name(self, services: Iterable[str]) -> list[str]:
+        """Those from the time when the folder's name alone was the project's name."""
+        if self._compose.project == compose_env.folder_name():
+            return []
+        names = [f"{compose_env.folder_name()}-{each}{self._suffix}" for each in services]
+        return [name for name in names if self._compose.engine.images.list(name)]
+
+
+def name_released(registry: str, service: str) -> str:
+    from bundle_client import __version__  # not in the images, where networks are taken in
+
+    return f"{registry.rstrip('/')}/triton-bundle-{service}:{__version__}"
+
+
+def find_digest(name: str) -> str:
+    """Of what was pushed or pulled under this name here; empty where nothing is known of it."""
+    repository = name.rpartition(":")[0]
+    try:
+        digests = docker.from_env(timeout=60).images.get(name).attrs["RepoDigests"]
+    except (DockerException, OSError):
+        return ""
+    found = (str(each).partition("@") for each in digests)
+    return next((digest for known, _, digest in found if known == repository), "")
+
+
+def _read_loaded() -> dict[str, str]:
+    try:
+        loaded: dict[str, str] = json.loads(LOADED.read_text())
+        return loaded
+    except (OSError, ValueError):
+        return {}
+
+
+def fetch_torch() -> None:
+    """Downloads PyTorch's CPU builds for the image with the host's pip: its index, or its folder of
+    wheels, may not be reachable inside a build."""
+    pins = read_pins("torch", "torchvision")
+    if any(WHEELS.glob(f"torch-{pins['torch']}*.whl")):
+        return
+    for other in WHEELS.glob("torch*.whl"):  # of an earlier bundle
+        other.unlink()
+    platforms = [f"manylinux_2_{minor}_{platform.machine()}" for minor in (28, 27, 17)]
+    command = [str(PYTHON), "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(WHEELS)]
+    command += ["--only-binary", ":all:", "--python-version", "3.11", "--implementation", "cp"]
+    command += [word for each in platforms for word in ("--platform", each)]
+    command += bootstrap.torch_index()
+    command += [f"{name}=={version}" for name, version in pins.items()]
+    with console.waiting("fetching PyTorch for the export image (200 MB)"):
+        fetched = subprocess.run(command, capture_output=True, text=True)
+    if fetched.returncode:
+        raise UserError(
+            f"PyTorch cannot be fetched: {last_line(fetched.stderr)}",
+            "check the network and pip's own settings (PIP_INDEX_URL, PIP_CERT, a proxy)",
+        )
