@@ -25,7 +25,7 @@ from scripts.settings import arguments, settings
 from scripts.stacks import admin_key
 from tests.project import ROOT, find_brought
 
-RECORD = ROOT / "tests" / "unit" / "recorded" / "promised.txt"
+RECORD = ROOT / "tests" / "recorded" / "promised.txt"
 
 
 def list_promises() -> set[str]:

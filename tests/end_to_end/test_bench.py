@@ -13,7 +13,7 @@ import pytest
 import bundle_client
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from tests.browser import opened
-from tests.project import Project, error_lines, interrupt, wait_until
+from tests.project import ROOT, Project, error_lines, interrupt, wait_until
 
 pytestmark = [
     pytest.mark.skipif(not has_libb64(), reason=f"no perf_analyzer here: {LIBB64_REMEDY}"),
@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 PICTURES = ("8.5 MP", "500x375")
-EARLIER = Path(__file__).parents[1] / "unit" / "recorded" / "results.json"
+EARLIER = ROOT / "tests" / "recorded" / "results.json"
 
 
 @dataclass

@@ -10,7 +10,7 @@ import pytest
 from tests import imports
 from tests.imports import Layers
 from tests.layers import environment
-from tests.unit.test_imports import commands
+from tests.unit.project.test_imports import commands
 
 REACHED, _ = imports.follow(*commands())
 SETS = sorted({each.layers for each in REACHED}, key=sorted)

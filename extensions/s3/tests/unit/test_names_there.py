@@ -14,7 +14,7 @@ from extensions.s3.location import parse
 from extensions.s3.remote import Remote
 from scripts.base.errors import UserError
 from scripts.settings.settings import DEFAULTS, Settings
-from tests.unit.test_below import around, folder
+from tests.unit.building.test_below import around, folder
 
 __all__ = ["folder"]
 

@@ -9,7 +9,7 @@ from scripts.artefacts.workspace import Workspace
 from scripts.base import files
 from scripts.recipes import pipelines
 from scripts.repository import model_folders
-from tests.unit.test_pipeline import artefact, laid_out, made, repository
+from tests.unit.building.test_pipeline import artefact, laid_out, made, repository
 
 __all__ = ["artefact", "made", "repository"]
 

@@ -34,7 +34,7 @@ from benchmark.torture.odd_pictures import (
 from bundle_serving.pictures import PictureError, Transform, check_together, to_pixels
 from scripts.intake import metadata
 from scripts.intake.plain import crop
-from tests.project import picture
+from tests.project import ROOT, picture
 
 # pytest shows warnings that the module under test has silenced.
 pytestmark = pytest.mark.filterwarnings("ignore:::PIL")
@@ -78,7 +78,6 @@ def test_names_in_the_catalogue_are_unique() -> None:
 
 def in_an_interpreter_of_its_own(script: str) -> str:
     """pytest keeps warnings and log lines to itself, and its memory has seen larger pictures."""
-    root = Path(__file__).parents[2]
     preamble = """
 import contextlib, resource
 from bundle_serving.pictures import PictureError, Transform, check_together, to_pixels
@@ -90,8 +89,8 @@ def read(data):
 """
     done = subprocess.run(
         [sys.executable, "-c", preamble + script],
-        cwd=root,
-        env=os.environ | {"PYTHONPATH": f"{root}:{root / 'serving'}"},
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'serving'}"},
         capture_output=True,
         text=True,
         check=False,

@@ -31,10 +31,10 @@ from scripts.measuring.report.headlines import headlines
 from scripts.measuring.rounds import unsure
 from scripts.measuring.waterfall import Counters
 from scripts.measuring.workload import Configuration, Target, a_few, everything, side_by_side
-from tests.project import Project, picture
+from tests.project import ROOT, Project, picture
 
 # What a real run on a real server left.
-RECORDED = Path(__file__).parent / "recorded"
+RECORDED = ROOT / "tests" / "recorded"
 STATISTICS = json.loads((RECORDED / "statistics.json").read_text())
 STEPS = ("preprocessing", "resnet50_onnx", "postprocessing")
 PIPELINE = "ensemble_python_resnet50"

@@ -47,9 +47,9 @@ SERVING = [
 ]
 # Collected by pytest, which `make check` installs without PyTorch.
 CHECKED = [
-    Reached(f"tests.{path.parent.name}.{path.stem}", frozenset({"check"}))
+    Reached(".".join(path.relative_to(ROOT).with_suffix("").parts), frozenset({"check"}))
     for folder in ("unit", "client")
-    for path in (ROOT / "tests" / folder).glob("test_*.py")
+    for path in (ROOT / "tests" / folder).rglob("test_*.py")
 ] + [
     Reached(".".join(path.relative_to(ROOT).with_suffix("").parts), frozenset({"check"}))
     for path in find_brought("*/tests/unit/test_*.py")

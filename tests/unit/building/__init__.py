@@ -1,0 +1,1 @@
+"""From weights to a version in the repository."""

@@ -1,0 +1,1 @@
+"""What commands, settings and stacks do."""

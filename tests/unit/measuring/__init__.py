@@ -1,0 +1,1 @@
+"""What is measured, tuned, proved and reported."""

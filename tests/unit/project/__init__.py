@@ -1,0 +1,1 @@
+"""That the parts of this checkout agree with each other."""

@@ -1,0 +1,1 @@
+"""What of the server stands before or behind no door: bundle_serving and bundle_keeper."""
