@@ -182,9 +182,20 @@ def note_confidence(version: Version, answers: Answers) -> None:
 
 
 def describe_confidence(answers: Answers) -> dict[str, Any]:
-    right, sure = int(answers.right.sum()), answers.confidence.round(accuracy.DIGITS)
-    threshold = accuracy.find_threshold(sure.tolist(), right)
-    return {"threshold": threshold, "right": right, "of": len(answers)}
+    """Of all, and of those that were called each class."""
+
+    def describe(some: NDArray[np.bool_]) -> dict[str, Any]:
+        right, sure = int(answers.right[some].sum()), answers.confidence[some]
+        threshold = accuracy.find_threshold(sure.round(accuracy.DIGITS).tolist(), right)
+        return {"threshold": threshold, "right": right, "of": int(some.sum())}
+
+    often = [
+        number
+        for number, count in zip(*np.unique(answers.first, return_counts=True), strict=True)
+        if number >= 0 and count >= accuracy.LEAST_OF_A_CLASS
+    ]
+    classes = {str(number): describe(answers.first == number) for number in often}
+    return describe(np.ones(len(answers), bool)) | {"classes": classes}
 
 
 def measure_apart(server: State, version: Version, data: Apart) -> Measured:

@@ -83,7 +83,9 @@ def drift() -> None:
     moved = [{"class": "television, television system", "then": 0.992, "now": 0.0}]
     told = [{"model": STEPS[1], "version": "12", "answers": 12_345, "wanted": 1000, "taken": 1.7e9,
              "index": {"class": 14.75, "confidence": 2.04}, "moved": moved,
-             "accuracy": {"labelled": 0.912, "estimated": 0.81, "at most": 0.853}}]  # fmt: skip
+             "accuracy": {"labelled": 0.912, "estimated": 0.81, "at most": 0.853},
+             "classes": [{"class": moved[0]["class"], "labelled": 0.93, "estimated": 1.0,
+                          "at least": 0.842, "at most": 1.0}]}]  # fmt: skip
     known = SimpleNamespace(flavour="cpu", http=SERVER, require_one_server=lambda: None)
     run("drift", {
         "scripts.stacks.state.load": lambda: known,

@@ -55,6 +55,7 @@ def show(version: dict[str, Any]) -> None:
             f"{name}: by its confidence about {right['estimated']:.1%} right, with 99% certainty at"
             f" most {right['at most']:.1%}; {right['labelled']:.1%} of labelled data"
         )
+        show_classes(version["classes"])
     so_far = f"{version['answers']:,} of {version['wanted']:,} answers"
     if version["taken"] is None:
         console.note(f"{name}: no reference yet; {so_far}")
@@ -69,6 +70,19 @@ def show(version: dict[str, Any]) -> None:
     moved = version["moved"]
     rows = [(each["class"], f"{each['then']:.1%}", f"{each['now']:.1%}") for each in moved]
     tables.show("lrr", ("class", "then", "now"), rows)
+
+
+def show_classes(classes: list[dict[str, Any]]) -> None:
+    """How often what is called so is right."""
+    if not classes:
+        console.note("how right it is of single classes cannot be told (docs/eval.md)")
+        return
+    rows = [
+        (each["class"], f"{each['labelled']:.1%}", f"{each['estimated']:.1%}",
+         f"{each['at least']:.1%} to {each['at most']:.1%}")
+        for each in classes
+    ]  # fmt: skip
+    tables.show("lrrr", ("called so", "labelled", "about", "99% certain"), rows)
 
 
 def reading(index: float) -> str:

@@ -204,13 +204,17 @@ function drift(versions) {
   byId("drift").querySelector(".two").replaceChildren(...whole.map(each => element("div", {},
     element("p", { className: "facts" }, `${each.model}, version ${each.version}: ${reading(each.index.class)} in classes, `
       + `${reading(each.index.confidence)} in confidence, since ${new Date(1000 * each.taken).toLocaleDateString()}`
-      + right(each.accuracy)),
+      + right(each.accuracy) + weakest(each.classes)),
     element("ol", { className: "moved" }, ...each.moved.slice(0, 5).map(moved)))));
 }
 
 // An estimate, where labelled data was asked about.
 const right = told => told?.labelled === undefined ? "" : `; right by its confidence: about ${percent(told.estimated)}, `
   + `at most ${percent(told["at most"])}; of labelled data ${percent(told.labelled)}`;
+
+// Of what is called a class, as far as it can be told.
+const weakest = classes => classes?.length ? `; least of what it calls ${classes.slice(0, 3).map(each =>
+  `${each.class}: ${percent(each["at least"])} to ${percent(each["at most"])}`).join(", ")}` : "";
 
 const reading = index =>
   `${index > 0.25 ? "a shift" : index < 0.1 ? "stable" : "some change"} (${index.toFixed(2)})`;

@@ -44,8 +44,8 @@ class Version:
     def __init__(self, network: str, reference: Reference | None) -> None:
         self.network = network
         self.answers: deque[tuple[int, int]] = deque(maxlen=ANSWERS)
-        # How sure it was of them, also of those before the reference.
-        self.sure: deque[float] = deque(maxlen=ANSWERS)
+        # Each with its probability, also those before the reference.
+        self.sure: deque[tuple[int, float]] = deque(maxlen=ANSWERS)
         self.reference: Reference | None = None
         self.named: dict[int, str] = {}
         self.last = 0.0
@@ -60,7 +60,7 @@ class Version:
 
     def add(self, number: int, bucket: int, probability: float) -> None:
         self.answers.append((number, bucket))
-        self.sure.append(probability)
+        self.sure.append((number, probability))
         self.last = time.monotonic()
 
     @property
@@ -165,8 +165,8 @@ class Drift(Family):
     def as_json(self) -> list[dict[str, Any]]:
         return [self._describe_version(step, version) for step, version in self._list_told()]
 
-    def list_sure(self, step: tuple[str, str]) -> Collection[float]:
-        """Of its last answers, if it is asked now."""
+    def list_sure(self, step: tuple[str, str]) -> Collection[tuple[int, float]]:
+        """Its last answers, each with its probability, if it is asked now."""
         version = self.versions.get(step)
         return version.sure if version and version.is_asked and self.is_there(step) else ()
 
@@ -179,7 +179,7 @@ class Drift(Family):
 
     def _describe_version(self, step: Labels, version: Version) -> dict[str, Any]:
         moved = version.list_moved()
-        labels = self.references.labels(step[0]) if moved else []
+        name = self.namer(step[0]) if moved else str
         return {
             **dict(zip(STEP, step, strict=True)),
             "taken": version.reference.taken if version.reference else None,
@@ -187,11 +187,11 @@ class Drift(Family):
             "wanted": ANSWERS,
             "index": {of: round(far, 4) for of, far in version.distances().items()},
             "moved": [
-                {
-                    "class": labels[number] if number < len(labels) else str(number),
-                    "then": then,
-                    "now": now,
-                }
-                for number, then, now in moved
+                {"class": name(number), "then": then, "now": now} for number, then, now in moved
             ],
         }
+
+    def namer(self, model: str) -> Callable[[int], str]:
+        """Of its classes."""
+        labels = self.references.labels(model)
+        return lambda number: labels[number] if number < len(labels) else str(number)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from bundle_door.watching.accuracy import Accuracy
+from bundle_door.watching.accuracy import Accuracy, AccuracyOfClasses
 from bundle_door.watching.drift import Drift
 from bundle_door.watching.measures import SECONDS, Counter, Family, Gauge, Histogram, quantile
 from bundle_door.watching.references import References
@@ -214,6 +214,7 @@ class Observed:
         self.drift = Drift(self.classes, SHARES, references)
         folder = references.repository if references else None
         self.accuracy = Accuracy(folder, self.drift.list_sure)
+        self.accuracy_of_classes = AccuracyOfClasses(self.accuracy)
         self.recent = Recent()
         self.errors: deque[dict[str, Any]] = deque(maxlen=MOST_ERRORS)
         self.on_report: list[Callable[[Report], None]] = []
@@ -248,9 +249,15 @@ class Observed:
     def tell_drift(self) -> list[dict[str, Any]]:
         """With how often each version is right now, as far as that is known."""
         return [
-            each | {"accuracy": self.accuracy.find((each["model"], each["version"]))}
+            each | self._tell_accuracy((each["model"], each["version"]))
             for each in self.drift.as_json()
         ]
+
+    def _tell_accuracy(self, step: tuple[str, str]) -> dict[str, Any]:
+        classes = self.accuracy.find_classes(step)
+        name = self.drift.namer(step[0]) if classes else str
+        told = [{"class": name(number)} | each for number, each in classes.items()]
+        return {"accuracy": self.accuracy.find(step), "classes": told}
 
     def report(self, report: Report) -> None:
         step = (report.model, report.version)

@@ -8,7 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bundle_door.watching.accuracy import LEAST, NAME, estimate, find_threshold
+from bundle_door.watching.accuracy import (
+    LEAST,
+    LEAST_OF_A_CLASS,
+    NAME,
+    bound_classes,
+    estimate,
+    find_threshold,
+)
 from bundle_door.watching.measures import text
 from bundle_door.watching.observed import Observed
 from bundle_door.watching.references import References
@@ -32,6 +39,36 @@ def test_fewer_answers_bound_it_less() -> None:
     assert estimate([0.1] * 100, 0.5, 100)[0] == 0 and estimate([0.9], 0.5, 9) == (1.0, 1.0)
 
 
+LABELLED = {
+    **{"threshold": 0.5, "right": 950, "of": 1000},
+    "classes": {"0": {"threshold": 0.5, "right": 480, "of": 500},
+                "1": {"threshold": 0.5, "right": 470, "of": 500}},
+}  # fmt: skip
+
+
+def answer(number: int, right: int, wrong: int) -> list[tuple[int, float]]:
+    return [(number, 0.9)] * right + [(number, 0.1)] * wrong
+
+
+def test_what_is_called_a_class_has_bounds() -> None:
+    found = bound_classes(answer(0, 480, 20) + answer(1, 470, 30), LABELLED)
+    about, low, high = found[0]
+    assert about == 0.96 and 0.86 < low < 0.9 and 0.98 < high <= 1 and found[1][1] < low
+    worse = bound_classes(answer(0, 480, 20) + answer(1, 460, 40), LABELLED)
+    assert worse[0][0] == about and worse[0][1] < low  # it may be this class that has lost
+
+
+def test_of_a_class_nothing_is_told_where_too_little_is_known() -> None:
+    few = LEAST_OF_A_CLASS - 1
+    assert {*bound_classes(answer(0, few, 0) + answer(1, 900, 50), LABELLED)} == {1}
+    too_wide = answer(0, LEAST_OF_A_CLASS - 10, 10) + answer(1, 910, 40)
+    assert {*bound_classes(too_wide, LABELLED)} == {1}
+    lost = answer(0, 480, 20) + answer(1, 430, 70)
+    assert bound_classes(lost, LABELLED) == {}
+    of_before = {name: LABELLED[name] for name in ("threshold", "right", "of")}
+    assert bound_classes(answer(0, 950, 50), of_before) == {}
+
+
 @pytest.fixture
 def observed(tmp_path: Path) -> Observed:
     known = {"m/1": {"threshold": 0.5, "right": 850, "of": 1000}}
@@ -53,6 +90,22 @@ def test_an_estimate_is_told(observed: Observed) -> None:
     assert version["accuracy"] == told
 
 
+def test_classes_are_told_by_their_names(observed: Observed, tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text(json.dumps({"m/1": LABELLED}))
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "labels.txt").write_text("robin\nwren\n")
+    for number, sure in answer(0, 480, 20) + answer(1, 470, 30):
+        observed.drift.observe(number, sure, STEP)
+    (version,) = observed.tell_drift()
+    weakest, other = version["classes"]
+    assert weakest["class"] == "wren" and other["class"] == "robin"
+    assert weakest["at least"] < weakest["estimated"] == 0.94 < weakest["at most"]
+    told = text([observed.accuracy_of_classes])
+    assert f'version="1",class="1",what="at least"}} {weakest["at least"]}' in told
+    (tmp_path / NAME).write_text(json.dumps({"m/1": {"threshold": 0.5, "right": 95, "of": 100}}))
+    assert observed.accuracy.find_classes(STEP) == {}
+
+
 def test_what_was_not_labelled_has_no_estimate(observed: Observed, tmp_path: Path) -> None:
     for _ in range(LEAST):
         observed.drift.observe(0, 0.9, ("m", "2"))
@@ -64,4 +117,16 @@ def test_what_was_not_labelled_has_no_estimate(observed: Observed, tmp_path: Pat
 def test_what_eval_notes_is_what_the_door_reads() -> None:
     sure = np.array([0.99999, 0.8, 0.6, 0.2])
     answers = Answers(["a", "b"], np.array([0, 0, 1, 1]), np.zeros((4, 1), np.int64), sure)
-    assert describe_confidence(answers) == {"threshold": 0.8, "right": 2, "of": 4}
+    of_all = {"threshold": 0.8, "right": 2, "of": 4}
+    assert describe_confidence(answers) == of_all | {"classes": {}}
+
+
+def test_eval_notes_classes_that_are_called_often() -> None:
+    first = np.repeat([1, 0, -1], (LEAST_OF_A_CLASS, LEAST_OF_A_CLASS - 1, LEAST_OF_A_CLASS))
+    truth = np.where(np.arange(len(first)) < 10, 0, 1)
+    answers = Answers(["a", "b"], truth, first[:, None], np.linspace(1, 0.5, len(first)))
+    (found,) = describe_confidence(answers)["classes"].items()
+    number, of_class = found
+    assert number == "1" and of_class["right"] == 40 and of_class["of"] == LEAST_OF_A_CLASS
+    surer = answers.confidence[:LEAST_OF_A_CLASS].round(4) >= of_class["threshold"]
+    assert surer.sum() == 40
