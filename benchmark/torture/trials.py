@@ -82,6 +82,7 @@ def trials(
     yield Trial("a flood", lambda s, t: _flood(s, t, round(10_000 * scale)), True)
     for how, victim in itertools.product((signal.SIGKILL, signal.SIGSTOP), victims):
         yield Trial(f"{victim}: {how.name}", _harms(victim, how), True)
+    yield Trial("the keeper after Envoy: SIGKILL", _without_keeper, True)
     yield Trial("no file descriptors left", _no_files, True)
     if own:
         yield Trial("deleted sockets", _without_sockets(own.disk), True)
@@ -366,6 +367,37 @@ def _harms(victim: str, how: signal.Signals) -> Callable[[Subject, Progress], st
         return f"one process of {len(subject.running().get(victim, [])) + 1}"
 
     return run
+
+
+def _without_keeper(subject: Subject, progress: Progress) -> str:
+    """By connections that waited for Envoy to be back."""
+    waited = [http.client.HTTPConnection(subject.http, timeout=HEALED_S) for _ in range(SOME)]
+
+    def ask(connection: http.client.HTTPConnection) -> int:
+        connection.request("POST", f"/v2/models/{subject.pipeline}/infer", PICTURE, RAW)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+
+    def is_kept_open() -> bool:
+        opened = subject.running()["keeper"][0].net_connections("tcp")
+        return any(subject.http.endswith(f":{each.laddr.port}") for each in opened)
+
+    _wait(is_kept_open, "the keeper does not keep the port open")
+    running = subject.running()
+    with ThreadPoolExecutor(SOME) as threads, ExitStack() as stack:
+        for each in waited:
+            stack.callback(each.close)
+        for victim in ("envoy", "keeper"):
+            progress(f"{victim} is killed")
+            harm(running[victim][0], signal.SIGKILL)
+            try:
+                seen: Counter[object] = Counter(threads.map(ask, waited))
+            except (OSError, http.client.HTTPException) as fault:
+                raise Harmed(f"{victim} took a connection with it ({fault!r})") from None
+            if {*seen} != {200}:
+                raise Harmed(f"after {victim}'s end {_list_counts(seen)}")
+    return f"{SOME} connections that waited for Envoy were answered, and again without the keeper"
 
 
 def _no_files(subject: Subject, progress: Progress) -> str:

@@ -58,7 +58,6 @@ MOST_LOADS = 3  # failed loads of a pipeline
 ASK_DOOR_S, MOST_SILENT = 5, 3
 LOOK_FOR_DOOR_S = 0.25  # until it listens
 ENVOY = "envoy"  # the door's child
-STOPPED = "/stats?filter=^listener_manager.listener_stopped$"  # how many of its listeners
 LEAVES_S = 3  # a door that lets nobody in may still be answering somebody
 
 
@@ -72,7 +71,8 @@ class Keeper:
         self._for_server = for_server
         own_id = own_requests.id_of(guard.read(options.admin_key_file))
         os.environ[own_requests.VARIABLE] = own_id  # for the steps
-        self._triton = Triton(sockets.folder(options.run_dir), own_id)
+        folder = sockets.folder(options.run_dir)
+        self._triton = Triton(folder, own_id)
         self._notes = Notes.resume(options.run_dir)
         self._hands = Hands(options.hands_off)
         self._pauses = Pauses()
@@ -80,7 +80,7 @@ class Keeper:
         ports = (options.http_port, options.grpc_port, options.metrics_port)
         # A relay keeps the ports of containers.
         kept = [] if os.environ.get("RELAY_FOLDER") else [*map(int, ports)]
-        self._waiting_room = WaitingRoom(options.address, kept)
+        self._waiting_room = WaitingRoom(options.address, kept, folder)
         self._guard, self._guarded_by = afresh.guard()
         # Pipelines that hung when they were loaded.
         self._left_out: set[str] = set()
@@ -148,6 +148,7 @@ class Keeper:
         os.execv(self._guarded_by[0], self._guarded_by)
 
     async def _keep_door(self) -> NoReturn:
+        self._waiting_room.resume()
         self._door = Child.find_running(lambda process: self._is_door(process, 0))
         was_up = self._door is not None
         if self._options.door_last and not was_up:
@@ -203,7 +204,7 @@ class Keeper:
                     return f"the door let nobody in ({self._door_is_shut.result()})"
                 if await self._door_lives():
                     silent, self._door_listened = 0, True
-                    await self._keep_waiting_room()
+                    await self._waiting_room.look()
                 else:
                     silent += 1
         finally:
@@ -221,16 +222,6 @@ class Keeper:
                 with suppress(ProcessLookupError):
                     await Child(each.pid).wait()
                 await self._waiting_room.hold()
-
-    async def _keep_waiting_room(self) -> None:
-        """Not for a door that has closed its ports, as it does for a server that follows it."""
-        folder = sockets.folder(self._options.run_dir)
-        with suppress(OSError, TimeoutError):
-            told = await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", STOPPED)
-            if told.endswith(b": 0\n"):
-                self._waiting_room.lead_on()
-            else:
-                self._waiting_room.close()
 
     def _reopen(self, why: str) -> None:
         """Not a door that is still starting."""
@@ -397,7 +388,7 @@ class Keeper:
     async def _keep_awake(self) -> NoReturn:
         def all_of_them() -> list[int]:
             there = (self._server, self._door, *self._workers.values())
-            return [each.pid for each in there if each]
+            return [*(each.pid for each in there if each), *self._waiting_room.leading]
 
         await keep_awake(all_of_them, self._options.shm_prefix, self._notes)
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from bundle_keeper.afresh import orphans
@@ -32,15 +32,21 @@ class Child:
         loop.add_reader(pidfd, note_end)
 
     @classmethod
-    def start(cls, module: str, *options: str) -> Child:
+    def start(cls, module: str, *options: str, files: Iterable[int] = ()) -> Child:
+        """With these files of ours, by the same numbers."""
         command = [sys.executable, "-m", module, *options]
-        return cls(os.posix_spawn(command[0], command, os.environ, setsid=True))
+        given = [(os.POSIX_SPAWN_DUP2, file, file) for file in files]
+        return cls(os.posix_spawn(command[0], command, os.environ, file_actions=given, setsid=True))
 
     @classmethod
     def find_running(cls, is_it: Callable[[Process], bool]) -> Child | None:
         """A matching process that is running already, started by this one or not."""
+        return next(cls.find_all_running(is_it), None)
+
+    @classmethod
+    def find_all_running(cls, is_it: Callable[[Process], bool]) -> Iterator[Child]:
         there = (each for each in [*family(os.getppid()), *orphans()] if each.pid != os.getpid())
-        return next((cls(each.pid) for each in there if is_it(each)), None)
+        return (cls(each.pid) for each in there if is_it(each))
 
     @property
     def runs(self) -> bool:

@@ -1,5 +1,5 @@
 """Where connections wait while the door is started again, which otherwise would be refused: its
-ports are kept open, and what has come is led to the new door, byte for byte.
+ports are kept open, and what has come is led to the new door (leading.py).
 
 By copies of the door's own listeners, where the system allows them: then also who came to the old
 door, and was not accepted yet, is led to the new one. Else by others, which are behind the door's:
@@ -10,32 +10,61 @@ kernel asks the other one (soreuseport: "fix ordering for mixed v4/v6 sockets", 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
+from bundle_keeper import leading
+from bundle_keeper.children import Child
 from bundle_serving.process.listeners import choose, copy_listeners
+from bundle_serving.process.processes import Process
 
 MOST_WAITING = 4096
-PIECE = 1 << 16
 # Until the sockets of a process that was killed are gone: who is refused once, such as a channel of
 # gRPC, waits for a second before it asks again.
 TRIES, PAUSE_S = 1000, 0.001
 
 
 class WaitingRoom:
-    def __init__(self, address: str, ports: Sequence[int]) -> None:
-        """Ports that are 0 are not opened."""
-        self._address = address
+    def __init__(self, address: str, ports: Sequence[int], folder: Path) -> None:
+        """Ports that are 0 are not opened; `folder` has the door's sockets."""
+        self._address, self._folder = address, folder
         self._ports = [port for port in ports if port]
         self._is_behind = ":" not in address and socket.has_dualstack_ipv6()
         self._own: list[socket.socket] = []
         # Copies of the listeners of the door that serves, and of those that have ended.
         self._copies: list[socket.socket] = []
         self._left: list[socket.socket] = []
-        self._has_led = False
-        self._leading: set[asyncio.Task[None]] = set()
+        # Those to which a process that leads on has its own way.
+        self._handed_on: list[socket.socket] = []
+        self._has_opened = False
+        self._leading: list[Child] = []
+
+    @property
+    def leading(self) -> list[int]:
+        """The processes that do."""
+        self._leading = [each for each in self._leading if each.runs]
+        return [each.pid for each in self._leading]
+
+    def resume(self) -> None:
+        """What an earlier keeper, which was killed, has handed on."""
+        known = set()
+        for process in Child.find_all_running(self._is_leading):
+            self._leading.append(process)
+            for each in copy_listeners(process.pid, self._ports):
+                if (number := os.fstat(each.fileno()).st_ino) in known:
+                    each.close()
+                    continue
+                known.add(number)
+                is_own = self._is_behind and each.family == socket.AF_INET6
+                (self._own if is_own else self._left).append(each)
+
+    def _is_leading(self, process: Process) -> bool:
+        return {leading.MODULE, str(self._folder)} <= {*process.arguments}
 
     def keep(self, envoy: int) -> None:
         """What comes to the listeners of this process."""
@@ -45,11 +74,8 @@ class WaitingRoom:
         """As soon as the door's end is seen. Of IPv6, not a port that is another's by now, such as
         of the server that follows this one."""
         self._left += self._copies
-        self._copies, self._has_led = [], False
-        counts = Counter(map(_port_of, self._left))
-        for each in self._left:
-            with suppress(OSError):
-                choose(each, counts[_port_of(each)])  # the first of the next door's
+        self._copies, self._has_opened = [], False
+        self._prefer_next()
         for port in self._find_closed():
             for _ in range(TRIES):
                 with suppress(OSError):
@@ -57,17 +83,21 @@ class WaitingRoom:
                     self._own.append(self._listen(port))
                     break
                 await asyncio.sleep(PAUSE_S)
+        self._prefer_next()
+        self._hand_on()
 
-    def lead_on(self) -> None:
-        """While the door listens, who has come before it did: now, and a little later, since a
-        handshake may take a while."""
-        for listening in (*self._own, *self._left):
-            with suppress(OSError):
-                while True:
-                    self._lead(listening.accept()[0], _port_of(listening))
-        if self._has_led:
+    async def look(self) -> None:
+        """At whether the door listens. Not at the ports of one that has closed them, as it does for
+        a server that follows it."""
+        if (closed := await leading.count_closed(self._folder)) is None:
+            return
+        if closed:
+            self.close()
+            return
+        self._handed_on.clear()
+        if self._has_opened:
             _close(self._left)
-        self._has_led = True
+        self._has_opened = True
         if not self._is_behind:
             _close(self._own)
             return
@@ -78,6 +108,28 @@ class WaitingRoom:
     def close(self) -> None:
         for each in (self._own, self._copies, self._left):
             _close(each)
+        self._handed_on.clear()
+        for pid in self.leading:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+
+    def _hand_on(self) -> None:
+        """To a process of its own: what it leads is not to end with the keeper."""
+        new = [each for each in (*self._left, *self._own) if each not in self._handed_on]
+        if not new:
+            return
+        files = [each.fileno() for each in new]
+        options = (str(self._folder), self._address, *map(str, files))
+        self._leading.append(Child.start(leading.MODULE, *options, files=files))
+        self._handed_on += new
+
+    def _prefer_next(self) -> None:
+        """Of those that share a port, the first of the next door's."""
+        sharing = self._left if self._is_behind else [*self._left, *self._own]
+        counts = Counter(map(_port_of, sharing))
+        for each in sharing:
+            with suppress(OSError):
+                choose(each, counts[_port_of(each)])
 
     def _find_closed(self) -> list[int]:
         opened = {*map(_port_of, (*self._own, *self._left))}
@@ -100,12 +152,6 @@ class WaitingRoom:
             raise
         return listening
 
-    def _lead(self, client: socket.socket, port: int) -> None:
-        client.setblocking(False)
-        leading = asyncio.create_task(_lead_on(client, self._address, port))
-        self._leading.add(leading)
-        leading.add_done_callback(self._leading.discard)
-
 
 def _port_of(listening: socket.socket) -> int:
     return int(listening.getsockname()[1])
@@ -115,26 +161,3 @@ def _close(listening: list[socket.socket]) -> None:
     for each in listening:
         each.close()
     listening.clear()
-
-
-async def _lead_on(client: socket.socket, address: str, port: int) -> None:
-    with suppress(OSError):
-        # To an address of any kind the system connects as to its own.
-        door = await asyncio.open_connection(address, port)
-        here = await asyncio.open_connection(sock=client)
-        try:
-            async with asyncio.TaskGroup() as both:
-                both.create_task(_pass_on(here[0], door[1]))
-                both.create_task(_pass_on(door[0], here[1]))
-        except* OSError:  # either has hung up
-            pass
-        finally:
-            door[1].close()
-            here[1].close()
-
-
-async def _pass_on(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    while piece := await source.read(PIECE):
-        sink.write(piece)
-        await sink.drain()
-    sink.write_eof()

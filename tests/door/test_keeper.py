@@ -38,6 +38,7 @@ from tests.door.servers import KEY, MODELS, removed_afterwards
 from tests.project import ROOT, free_ports, wait_until
 
 GUARD, KEEPER = "bundle_keeper.afresh", "bundle_keeper"
+LEADING = "bundle_keeper.leading"
 AGAIN = "restarted it"
 JPEG = b"\xff\xd8picture"
 # Another model, which is loaded after the first one, and not before a file is there.
@@ -389,6 +390,34 @@ def test_connections_wait_for_another_door(kept: Kept, victim: str) -> None:
             assert {*clients.map(lambda _: kept.answers(), range(16))} == {True}
             first.request("POST", "/v2/models/picture/infer", JPEG, RAW)
             assert first.getresponse().status == 200
+
+
+def test_who_waited_needs_no_keeper(kept: Kept) -> None:
+    """While they wait, and as long as their connections last."""
+
+    def ask(connection: http.client.HTTPConnection) -> int:
+        connection.request("POST", "/v2/models/picture/infer", JPEG, RAW)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+
+    def wait_for_keeper(before: int) -> None:
+        wait_until(lambda: kept.process(KEEPER) not in (0, before), "a new keeper", 60)
+
+    keeper = kept.process(KEEPER)
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(8) as clients:
+        connections = [stack.enter_context(contextlib.closing(kept.connection())) for _ in range(8)]
+        kept.kill("envoy")
+        wait_until(lambda: kept.process(LEADING), "who leads them on")
+        waiting = [clients.submit(ask, each) for each in connections]
+        wait_until(lambda: all(each.sock for each in connections), "them to be connected")
+        kept.kill(KEEPER)
+        assert {each.result() for each in waiting} == {200}
+        wait_for_keeper(keeper)
+        keeper = kept.kill(KEEPER)
+        assert {*clients.map(ask, connections)} == {200}
+        wait_for_keeper(keeper)
+    wait_until(lambda: not kept.process(LEADING), "its end, with theirs")
 
 
 @pytest.mark.long
