@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 
-from extensions.kubernetes.kubectl import Kubectl, Object, Refused
-from scripts.base.errors import UserError
+from extensions.kubernetes.kubectl import Kubectl, Refused
+from scripts.stacks.many_servers import Room
 
-# Where nobody says what the nodes have.
-MOST = 100
 BINARY, DECIMAL = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), ("k", "M", "G", "T", "P", "E")
 UNITS = {
     "": Decimal(1),
@@ -20,37 +18,20 @@ UNITS = {
 }
 
 
-def require(kubectl: Kubectl, asked: Mapping[str, str], replicas: int, most: int | None) -> None:
-    """`asked`: what each pod asks for; `most`: what the user says."""
-    remedy = f"MAX_REPLICAS={replicas}, if it is meant"
-    if most is None:
-        try:
-            nodes = kubectl.list("nodes")
-        except Refused:  # who may not see them
-            most = MOST
-        else:
-            most = count(nodes, asked)
-            if replicas > most:
-                each = ", ".join(f"{what} {amount}" for what, amount in asked.items())
-                so_many = f"{len(nodes)} node{'s' * (len(nodes) != 1)} with room for {most}"
-                raise UserError(
-                    f"REPLICAS={replicas}, and the cluster has {so_many} such pods ({each} each)",
-                    f"add nodes, or lower CORES or MEMORY (make cluster-up); {remedy}",
-                )
-    if replicas > most:
-        raise UserError(f"REPLICAS={replicas} is more than {most}", remedy)
-
-
-def count(nodes: Sequence[Object], asked: Mapping[str, str]) -> int:
-    """If no other pods were there."""
-    amounts = {what: parse_quantity(text) for what, text in {**asked, "pods": "1"}.items()}
-    return sum(
-        min(
-            int(parse_quantity(node["status"]["allocatable"].get(what, "")) / amount)
-            for what, amount in amounts.items()
-            if amount
-        )
-        for node in nodes
+def find(kubectl: Kubectl, asked: Mapping[str, str]) -> Room | None:
+    """For pods that ask for so much each; None where nobody may see the nodes."""
+    try:
+        nodes = kubectl.list("nodes")
+    except Refused:
+        return None
+    each = {what: parse_quantity(text) for what, text in {**asked, "pods": "1"}.items()}
+    has = (node["status"]["allocatable"] for node in nodes)
+    return Room(
+        "cluster",
+        [{what: parse_quantity(one.get(what, "")) for what in each} for one in has],
+        each,
+        f"such pods ({', '.join(f'{what} {amount}' for what, amount in asked.items())} each)",
+        "CORES or MEMORY (make cluster-up)",
     )
 
 

@@ -35,7 +35,15 @@ from scripts.repository import live
 from scripts.rollout import proofs
 from scripts.settings.settings import Settings
 from scripts.stacks import certificates, state
-from scripts.stacks.many_servers import SERVER, STAYED, ManyServers, Progress, Task, show_tasks
+from scripts.stacks.many_servers import (
+    SERVER,
+    STAYED,
+    ManyServers,
+    Progress,
+    Task,
+    require_room,
+    show_tasks,
+)
 from scripts.stacks.state import State
 
 FOLDER = ROOT / "build" / "cluster"
@@ -92,7 +100,7 @@ class KubernetesStack(ManyServers):
         """By what the user sets now, or did when they were started."""
         now = Settings.load().fill_from(self._settings.values)
         asked = kustomization.requests(self._settings)
-        room.require(self._kubectl, asked, replicas, own.max_replicas.value_in(now))
+        require_room(replicas, now.max_replicas, lambda: room.find(self._kubectl, asked))
 
     def _require_image(self) -> None:
         """In the cluster, before minutes of building here."""

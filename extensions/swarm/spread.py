@@ -14,6 +14,8 @@ class Node:
     state: str
     # Whether it may get anything new.
     active: bool
+    # Bytes.
+    memory: int = 0
 
     @property
     def takes(self) -> bool:

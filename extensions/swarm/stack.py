@@ -14,12 +14,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from decimal import Decimal
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from docker.errors import APIError, NotFound
 from docker.types import RestartPolicy, ServiceMode
+from docker.utils import parse_bytes
 
 from bundle_serving.address import Address
 from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
@@ -31,7 +33,8 @@ from scripts.base.errors import UserError
 from scripts.base.paths import MARK, ROOT
 from scripts.repository import live, place
 from scripts.rollout import proofs
-from scripts.stacks import admin_key, exposure, state
+from scripts.settings.settings import Settings
+from scripts.stacks import admin_key, exposure, memory, state
 from scripts.stacks.engine import last_line
 from scripts.stacks.many_servers import (
     LOG_S,
@@ -40,7 +43,9 @@ from scripts.stacks.many_servers import (
     USUAL_REPLICAS,
     ManyServers,
     Progress,
+    Room,
     Task,
+    require_room,
     show_tasks,
 )
 from scripts.stacks.state import State
@@ -78,7 +83,24 @@ class SwarmStack(ManyServers):
                 f"other nodes cannot reach {elsewhere.endpoint}, which is this machine itself",
                 "set REPOSITORY to an address that all nodes reach",
             )
+        if self._settings.replicas:
+            self._require_room(self._settings.replicas)
         super().prepare()
+
+    def _require_room(self, replicas: int) -> None:
+        """By what the user sets now, or did when they were started."""
+        now = Settings.load().fill_from(self._settings.values)
+        require_room(replicas, now.max_replicas, self._find_room)
+
+    def _find_room(self) -> Room:
+        limit = memory.limit(self._settings)
+        return Room(
+            "swarm",
+            [{"memory": Decimal(node.memory)} for node in self.nodes() if node.takes],
+            {"memory": Decimal(parse_bytes(limit))},
+            f"such servers (memory {limit} each)",
+            "MEMORY (make swarm-up)",
+        )
 
     def _require_manager(self) -> None:
         if not self.compose.engine.info()["Swarm"].get("ControlAvailable"):
@@ -226,6 +248,7 @@ class SwarmStack(ManyServers):
     def scale(self, known: State, replicas: int) -> None:
         if not replicas:
             raise UserError("a swarm has one server at least", "make swarm-down ends them all")
+        self._require_room(replicas)
         stack = stack_file.with_replicas(json.loads(DEPLOYED.read_text()), replicas)
         self._deploy(stack)
         self.wait_until_settled(known.fingerprint)
@@ -361,6 +384,7 @@ class SwarmStack(ManyServers):
                 each.attrs["Description"]["Hostname"],
                 each.attrs["Status"]["State"],
                 each.attrs["Spec"]["Availability"] == "active",
+                each.attrs["Description"]["Resources"]["MemoryBytes"],
             )
             for each in self._manager.nodes.list()
         ]

@@ -207,6 +207,12 @@ class Place(Group):
         `make scale` on a cluster takes 0.""",
         COMMAND,
     )
+    max_replicas = whole_or_none(
+        """How many servers `REPLICAS` may ask for, where nodes come when they are needed. Empty: as
+        many as the nodes of the swarm or cluster have room for, or 100 where you may not see
+        them.""",
+        COMMAND,
+    )
     compose_override = text_or_files(
         "", "A Compose file of your own, applied after the project's.", MACHINE
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import subprocess
 import time
 from abc import abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from bundle_serving.address import Address
@@ -22,6 +23,8 @@ USUAL_REPLICAS = 2
 TRIES = 2
 STAYED = "the servers from before serve on; see make logs"
 LOG_S = 20
+# Servers, where nobody says what the nodes have.
+MOST = 100
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,40 @@ class Progress:
     wanted: int
     is_settled: bool
     note: str = ""
+
+
+@dataclass(frozen=True)
+class Room:
+    """What the nodes have, and each server asks for; the words for it."""
+
+    where: str
+    nodes: Sequence[Mapping[str, Decimal]]
+    asked: Mapping[str, Decimal]
+    servers: str
+    lower: str
+
+    def count(self) -> int:
+        """If nothing else were there."""
+        return sum(
+            min(int(node[what] / amount) for what, amount in self.asked.items() if amount)
+            for node in self.nodes
+        )
+
+
+def require_room(replicas: int, most: int | None, find: Callable[[], Room | None]) -> None:
+    """`most`: what the user says."""
+    remedy = f"MAX_REPLICAS={replicas}, if it is meant"
+    if most is None and (room := find()):
+        most = room.count()
+        if replicas > most:
+            nodes = f"{len(room.nodes)} node{'s' * (len(room.nodes) != 1)}"
+            raise UserError(
+                f"REPLICAS={replicas}, and the {room.where} has {nodes} with room for {most} "
+                f"{room.servers}",
+                f"add nodes, or lower {room.lower}; {remedy}",
+            )
+    if replicas > (most := MOST if most is None else most):
+        raise UserError(f"REPLICAS={replicas} is more than {most}", remedy)
 
 
 class ManyServers(DockerStack):

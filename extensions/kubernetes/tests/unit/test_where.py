@@ -16,6 +16,7 @@ from extensions.kubernetes.kubectl import Kubectl
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 from scripts.stacks import state
+from scripts.stacks.many_servers import require_room
 from scripts.stacks.state import State
 
 ASKED = {"cpu": "2", "memory": "3Gi"}
@@ -80,8 +81,15 @@ def make_nodes(*has: tuple[str, str]) -> list[Any]:
         ([], 0),
     ],
 )
-def test_how_many_pods_nodes_have_room_for(nodes: list[tuple[str, str]], room_for: int) -> None:
-    assert room.count(make_nodes(*nodes), ASKED) == room_for
+def test_how_many_pods_nodes_have_room_for(
+    nodes: list[tuple[str, str]],
+    room_for: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kubectl = answering(tmp_path, monkeypatch, make_nodes(*nodes))
+    found = room.find(kubectl, ASKED)
+    assert found and found.count() == room_for
 
 
 def test_quantities_as_kubernetes_writes_them() -> None:
@@ -93,38 +101,44 @@ def test_quantities_as_kubernetes_writes_them() -> None:
     assert read("512b") == read("") == 0
 
 
-@pytest.fixture
-def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kubectl:
-    """A program that answers with two nodes; refuses, where there is no such file."""
-    program, nodes = tmp_path / "kubectl", tmp_path / "nodes.json"
+def answering(folder: Path, monkeypatch: pytest.MonkeyPatch, nodes: list[Any]) -> Kubectl:
+    """A program that answers with these nodes; refuses, where there is no such file."""
+    program, file = folder / "kubectl", folder / "nodes.json"
     program.write_text(
-        f'#!/bin/sh\n[ -e {nodes} ] && cat {nodes} || {{ echo "{DENIED}" >&2; exit 1; }}\n'
+        f'#!/bin/sh\n[ -e {file} ] && cat {file} || {{ echo "{DENIED}" >&2; exit 1; }}\n'
     )
     program.chmod(0o755)
-    nodes.write_text(json.dumps({"items": make_nodes(("4", "16Gi"), ("4", "16Gi"))}))
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    file.write_text(json.dumps({"items": nodes}))
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     return Kubectl("team", "")
 
 
 DENIED = "Error from server (Forbidden): nodes is forbidden"
 
 
-def test_more_pods_than_there_is_room_for_are_refused(kubectl: Kubectl, tmp_path: Path) -> None:
-    room.require(kubectl, ASKED, 4, None)
+def test_more_pods_than_there_is_room_for_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl = answering(tmp_path, monkeypatch, make_nodes(("4", "16Gi"), ("4", "16Gi")))
+
+    def require(replicas: int, most: int | None) -> None:
+        require_room(replicas, most, lambda: room.find(kubectl, ASKED))
+
+    require(4, None)
     with pytest.raises(UserError) as refused:
-        room.require(kubectl, ASKED, 500, None)
+        require(500, None)
     assert refused.value.cause == (
         "REPLICAS=500, and the cluster has 2 nodes with room for 4 such pods "
         "(cpu 2, memory 3Gi each)"
     )
     assert "MAX_REPLICAS=500" in refused.value.remedy
-    room.require(kubectl, ASKED, 500, 500)
+    require(500, 500)
     with pytest.raises(UserError, match="REPLICAS=501 is more than 500"):
-        room.require(kubectl, ASKED, 501, 500)
+        require(501, 500)
     (tmp_path / "nodes.json").unlink()
-    room.require(kubectl, ASKED, 100, None)
+    require(100, None)
     with pytest.raises(UserError, match="REPLICAS=101 is more than 100"):
-        room.require(kubectl, ASKED, 101, None)
+        require(101, None)
 
 
 @pytest.mark.parametrize("count", ["abc", "-1", "2.5"])

@@ -336,6 +336,8 @@ def test_more_and_fewer_servers_cost_no_request(swarm: Swarm) -> None:
             assert swarm.made("status").count("server.") == int(count)
     refused = swarm.make("scale")
     assert "no REPLICAS given" in error_lines(refused.stderr)[0]
+    (line,) = error_lines(swarm.make("scale", "REPLICAS=500").stderr)
+    assert "REPLICAS=500, and the swarm has 2 nodes with room for" in line
 
 
 def test_a_rollout_replaces_each_and_costs_no_request(swarm: Swarm) -> None:
