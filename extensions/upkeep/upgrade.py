@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import stat
 from collections.abc import Iterator
+from contextlib import suppress
 
 from scripts.artefacts.manifest import why_export
 from scripts.base import files
-from scripts.base.paths import ROOT
-from scripts.recipes import pipelines
+from scripts.base.errors import UserError
+from scripts.base.paths import DOTENV, ROOT
+from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, layout_number, model_folders
@@ -22,6 +25,20 @@ from scripts.stacks.stack import Stack
 from scripts.steps import engine
 
 EARLIER_KEY = ROOT / "build" / "run" / "admin.key"
+
+
+def require_plain() -> None:
+    """Files and folders, where versions and what is the user's own lie: for a pipe all would wait,
+    and a device has no end."""
+    for top in (archive.HERE, folders.own().folder, EARLIER_KEY):
+        for path in (top, *top.rglob("*")):
+            with suppress(OSError):  # a link that leads nowhere is named where it is read
+                mode = path.stat().st_mode
+                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                    raise UserError(f"{path} is neither a file nor a folder", "remove it")
+    for file in (layout_number.PATH, DOTENV):
+        if file.is_dir():
+            raise UserError(f"{file} is a folder, where a file belongs", "remove it")
 
 
 def rewrite_files() -> Iterator[str]:

@@ -63,7 +63,9 @@ class Version:
         than the version folders of models."""
         if self.models.keys() != self.hashes.keys() or any("/" in model for model in self.models):
             raise ValueError("it names something else than models")
-        named = (f"{model}/{name}" for model, has in self.hashes.items() for name in has)
+        if not all(type(number) is int and number > 0 for number in self.models.values()):
+            raise ValueError("its models' versions are no numbers")
+        named = (f"{model}/{name}" for model, has in self.hashes.items() for name in (*has, RECORD))
         if why := below.why_not(self.folder / "models", *named):
             raise ValueError(why)
 
@@ -145,7 +147,11 @@ def load(pipeline: Pipeline, number: int) -> Version:
     record = home(pipeline) / str(number) / RECORD
     try:
         version = Version(pipeline, **json.loads(record.read_text()))
+        if version.number != number:
+            raise ValueError(f"it is of version {version.number!a}")
         version.require_names()
+        if not isinstance(version.settings, dict):
+            raise ValueError("its settings are none")
     except (OSError, ValueError, TypeError, AttributeError) as fault:
         raise UserError(
             f"{record} cannot be read ({getattr(fault, 'strerror', fault)})",

@@ -20,6 +20,7 @@ from scripts.stacks.state import State
 
 
 def main() -> int:
+    upgrade.require_plain()
     with lock.one_at_a_time():
         changes = list(upgrade.rewrite_files())
         for change in changes:

@@ -120,6 +120,28 @@ def test_a_version_names_its_own_files_alone(
         archive.load(first, 1)
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *({"models": {"network": number}} for number in ("/out", "../../out", "1", 0, True, None)),
+        {"models": {"..": 1}, "hashes": {"..": {}}},
+        *({"number": number} for number in (2, "1", "../2", None)),
+        {"settings": []},
+    ],
+)
+def test_a_version_has_numbers_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, object]
+) -> None:
+    """Which are parts of the folders that it is laid out in."""
+    monkeypatch.setattr(archive, "HERE", tmp_path / "versions")
+    first = pipelines.main()
+    with archive.draft(first, None) as draft:
+        version = archive.keep(draft, {"network": {"model.py": "x"}}, DEFAULTS, first, None)
+    files.write(version.folder / archive.RECORD, json.dumps(version.record | changed))
+    with pytest.raises(UserError, match=r"version\.json cannot be read"):
+        archive.load(first, 1)
+
+
 @pytest.mark.parametrize("name", ["..", ".", ".hidden", "a/b", "", "a\n"])
 def test_a_model_is_called_by_a_name(name: str) -> None:
     with pytest.raises(ValidationError):
