@@ -30,15 +30,15 @@ EARLIER_KEY = ROOT / "build" / "run" / "admin.key"
 def require_plain() -> None:
     """Files and folders, where versions and what is the user's own lie: for a pipe all would wait,
     and a device has no end."""
+    for file in (DOTENV, DOTENV.with_name(".env.before")):
+        if file.is_dir():
+            raise UserError(f"{file} is a folder", "remove it")
     for top in (archive.HERE, folders.own().folder, EARLIER_KEY):
         for path in (top, *top.rglob("*")):
             with suppress(OSError):  # a link that leads nowhere is named where it is read
                 mode = path.stat().st_mode
                 if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                     raise UserError(f"{path} is neither a file nor a folder", "remove it")
-    for file in (layout_number.PATH, DOTENV):
-        if file.is_dir():
-            raise UserError(f"{file} is a folder, where a file belongs", "remove it")
 
 
 def rewrite_files() -> Iterator[str]:

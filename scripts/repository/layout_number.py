@@ -18,10 +18,12 @@ PATH = ROOT / "build" / "versions" / "layout"
 
 def here() -> int:
     """The number of what is here; where nothing is yet, this bundle's."""
+    if not PATH.exists():
+        return 0 if PATH.parent.exists() and any(PATH.parent.iterdir()) else NUMBER
+    if not PATH.is_file():  # for a pipe all would wait, and a device has no end
+        raise UserError(f"{PATH} is no file", "remove it")
     try:
         return int(PATH.read_text())
-    except FileNotFoundError:
-        return 0 if PATH.parent.exists() and any(PATH.parent.iterdir()) else NUMBER
     except ValueError:
         return 0
 

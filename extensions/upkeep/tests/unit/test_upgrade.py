@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,17 @@ def test_nobody_waits_for_a_pipe(versions: Path, linked: bool) -> None:
         upgrade.require_plain()
 
 
-def test_a_folder_in_a_files_place(versions: Path) -> None:
-    (versions / "layout").mkdir()
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_the_layouts_number_is_a_files(versions: Path, make: Callable[[Path], None]) -> None:
+    """Which every command reads."""
+    make(versions / "layout")
+    with pytest.raises(UserError, match="is no file"):
+        layout_number.here()
+
+
+@pytest.mark.parametrize("name", [".env", ".env.before"])
+def test_settings_are_a_file(versions: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upgrade, "DOTENV", versions.parent / ".env")
+    (versions.parent / name).mkdir()
     with pytest.raises(UserError, match="is a folder"):
         upgrade.require_plain()
