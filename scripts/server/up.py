@@ -296,8 +296,9 @@ def _serve(
         if not alone:
             return _take_over(stack, settings, version, known, wanted, settled)
         with _lay_out_as_before(stack, known, settings, version.pipeline):
-            stack.rehearse()
-        console.note(announce_silence(known, alone))
+            began = time.monotonic()
+            stack.rehearse()  # from a server's start to its end
+        console.note(announce_silence(max(known.took or 0, time.monotonic() - began), alone))
     if known and not in_place:
         _stop(known)
     try:
@@ -368,8 +369,8 @@ def _lay_out_as_before(
         raise
 
 
-def announce_silence(known: State, why: str) -> str:
-    long = f"about {known.took:.0f} s, as its last start took" if known.took else "some seconds"
+def announce_silence(seconds: float, why: str) -> str:
+    long = f"about {seconds:.0f} s, as a start took here" if seconds >= 1 else "some seconds"
     return f"nobody is answered for {long}: the server ends before the new one starts ({why})"
 
 

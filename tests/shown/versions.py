@@ -68,7 +68,7 @@ def started() -> None:
         "scripts.server.up.state.load": lambda: known,
     }):  # fmt: skip
         up._serve(stack, settings, VERSION, {}, ExitStack())
-    console.note(up.announce_silence(known, "it is of another flavour"))
+    console.note(up.announce_silence(12.3, "it is of another flavour"))
 
 
 def demo() -> None:

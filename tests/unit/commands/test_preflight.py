@@ -17,7 +17,6 @@ from scripts.base.errors import UserError
 from scripts.server.up import announce_silence
 from scripts.settings.settings import DEFAULTS, PORTS, Settings
 from scripts.stacks import certificates, exposure, handover
-from scripts.stacks.state import State
 
 
 @pytest.fixture
@@ -141,6 +140,6 @@ def test_what_came_to_the_first_is_left_to_it_and_all_else_goes_to_the_second(
 
 
 def test_a_silence_is_announced_with_its_length() -> None:
-    known = State("cpu", "", {}, took=12.3)
-    assert announce_silence(known, "for a reason").startswith("nobody is answered for about 12 s")
-    assert "(for a reason)" in announce_silence(State("cpu", "", {}), "for a reason")
+    said = announce_silence(12.3, "for a reason")
+    assert said.startswith("nobody is answered for about 12 s") and "(for a reason)" in said
+    assert "for some seconds" in announce_silence(0, "for a reason")
