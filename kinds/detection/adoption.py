@@ -15,7 +15,7 @@ TAKEN = ""  # a folder of Hugging Face's, as others
 # As transformers does it by default.
 THRESHOLD = 0.5
 # Of pictures at once: a detector that attends to all of them takes much memory.
-TOGETHER = Batch(max=8, optimal=4, preferred=(4, 8), max_delay_us=500)
+TOGETHER = Batch(max=8, optimal=4, preferred=(4, 8))
 
 
 def takes(path: Path) -> bool:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from scripts.base.errors import UserError
 from scripts.recipes import folders
+from scripts.recipes.layout import GPU, Engine, Share
 
 if TYPE_CHECKING:
     from bundle_serving.protocol.messages import ModelConfig
-    from scripts.recipes.layout import Share
 
 LABELS = "labels.txt"
 
@@ -39,6 +39,21 @@ def set_share(member: Any, machine: Share) -> None:
     """Instances and threads."""
     member.instance_group[0].count = machine.instances
     set_parameters(member, threads=machine.threads)
+
+
+def drop_delay(member: Any, engine: Engine) -> bool:
+    """Of a config whose instances would starve: with a queue that has priorities or limits, Triton
+    up to 2.71 takes instances for busy for ever, once it has merged two batches that waited for
+    more requests (triton-inference-server/server 8870). On a GPU there may be several of them."""
+    batching = member.dynamic_batching
+    is_limited = batching.priority_levels or batching.HasField("default_queue_policy")
+    groups = member.instance_group
+    on_gpus = engine is GPU and any(each.kind != each.KIND_CPU for each in groups)
+    several = on_gpus or sum(max(1, each.count) for each in groups) > 1
+    if not (batching.max_queue_delay_microseconds and is_limited and several):
+        return False
+    batching.ClearField("max_queue_delay_microseconds")
+    return True
 
 
 def set_parameters(member: Any, **values: object) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from bundle_serving.networks import files_of, network_in
 from scripts.artefacts.workspace import FOREST, Workspace
-from scripts.base import files
+from scripts.base import console, files
 from scripts.recipes import configs, folders, pipelines
 from scripts.recipes.configs import LABELS
 from scripts.recipes.layout import GPU, Engine, Layout
@@ -165,7 +165,10 @@ def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: P
         else:
             member = configs.read(folder / "config.pbtxt")
         set_here = recipe.set_engine(member, layout.engine), recipe.fit(member, made, layout)
-        if switches.switch(recipe, member) or any(set_here):
+        is_switched = switches.switch(recipe, member)
+        if is_hasty := configs.drop_delay(member, layout.engine):
+            console.note(f"{model} waits for no more requests: several instances would starve")
+        if is_switched or is_hasty or any(set_here):
             text = HEAD + text_format.MessageToString(member)
             files.write(folder / "configs" / f"{layout.engine.config}.pbtxt", text)
     files.let_all_read(repository)

@@ -18,7 +18,7 @@ from scripts.base.errors import UserError
 from scripts.intake.signature import signature
 from scripts.recipes import configs
 from scripts.recipes.folders import model_folder, model_folders, recipe_files
-from scripts.recipes.layout import CPU
+from scripts.recipes.layout import CPU, GPU, Engine
 from scripts.recipes.recipe import Recipe
 from scripts.recipes.schema import load
 from scripts.recipes.templates import write
@@ -153,6 +153,27 @@ def test_keys_of_a_recipe_edit_the_copies(tmp_path: Path) -> None:
     assert on_gpu.dynamic_batching.max_queue_delay_microseconds == 70
     assert at["postprocessing"].parameters["answers"].string_value == "multi-label"
     assert list(at[PIPELINE].output[0].dims) == [17] == [recipe.class_count]
+
+
+@pytest.mark.parametrize(
+    ("engine", "kind", "count", "policy", "dropped"),
+    [
+        (CPU, "KIND_CPU", 2, "priority_levels: 2", True),
+        (CPU, "KIND_CPU", 2, "default_queue_policy { max_queue_size: 7 }", True),
+        (CPU, "KIND_CPU", 2, "", False),  # then Triton hands out ahead
+        (CPU, "KIND_AUTO", 1, "priority_levels: 2", False),
+        (GPU, "KIND_CPU", 1, "priority_levels: 2", False),
+        (GPU, "KIND_AUTO", 1, "priority_levels: 2", True),  # there may be several
+    ],
+)
+def test_instances_that_would_starve_wait_for_no_more_requests(
+    engine: Engine, kind: str, count: int, policy: str, dropped: bool
+) -> None:
+    group = f"instance_group {{ kind: {kind} count: {count} }}"
+    batching = f"dynamic_batching {{ max_queue_delay_microseconds: 500 {policy} }}"
+    member = text_format.Parse(group + batching, ModelConfig())
+    assert configs.drop_delay(member, engine) == dropped
+    assert member.dynamic_batching.max_queue_delay_microseconds == (0 if dropped else 500)
 
 
 def of_pictures(path: Path) -> Image:
