@@ -2,13 +2,11 @@
 ARG TRITON_TAG
 FROM nvcr.io/nvidia/tritonserver:${TRITON_TAG}-py3 AS server
 COPY requirements/locked/serve-gpu.txt requirements/locked/functions.txt requirements/locked/door.txt \
-    requirements/locked/cupy.txt requirements/locked/hashes.txt /requirements/locked/
+    requirements/locked/hashes.txt /requirements/locked/
 COPY docker/pip-install scripts/base/wheels.py /usr/local/bin/
-ARG POSTPROCESS=cpu
 # In folders of their own: none of NVIDIA's packages is replaced.
 RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
-    if [ "$POSTPROCESS" = gpu ]; then set -- cupy; fi; \
-    pip-install serve-gpu "$@" --target /opt/bundle \
+    pip-install serve-gpu --target /opt/bundle \
  && pip-install functions --target /opt/functions \
  && rm -rf /opt/functions/pytriton/tritonserver /opt/functions/nvidia_pytriton.libs \
  && pip-install door --target /opt/door
@@ -24,14 +22,10 @@ RUN python3 -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
  && chmod 0755 /opt/tritonserver/backends/python/triton_python_backend_stub \
  && python3 -m compileall -q /opt/bundle/bundle_serving /opt/door/bundle_door /opt/door/bundle_keeper
 COPY docker/steps/as-owner docker/steps/serve /usr/local/bin/
-# cupy compiles with the compiler and headers from its wheels: both must be of the same version, and
-# the image's are not.
 # hadolint ignore=DL3064  # API_KEYS is the path of a file
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 CUPY_CACHE_DIR=/tmp/cupy \
     REPOSITORY=/models TLS_FOLDER=/run/tls API_KEYS=/run/key/api.keys STATE_FOLDER=/state \
-    PYTHONPATH=/opt/door${PYTHONPATH:+:$PYTHONPATH} \
-    CUDA_PATH=/opt/bundle/nvidia/cuda_runtime \
-    LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/opt/bundle/nvidia/cuda_nvrtc/lib
+    PYTHONPATH=/opt/door${PYTHONPATH:+:$PYTHONPATH}
 # A restarted container's tmpfs gets the mode of the folder below it (runc 1.1), and the server's user
 # must be able to write there.
 # A new volume gets that of the folder that it covers.

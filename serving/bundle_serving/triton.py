@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -80,15 +81,29 @@ def stays_on_gpu(args: dict[str, str]) -> bool:
     return bool(stay.get("string_value") == "no")
 
 
+@cache
+def _find_cupy() -> Any:
+    """That of NVIDIA's image, if it has one."""
+    try:
+        import cupy
+    except ImportError as fault:
+        log("postprocessing", f"scores on the CPU, in spite of POSTPROCESS=gpu: {fault}")
+        return None
+    return cupy
+
+
 def tensor(request: Any, name: str) -> Any:
     """The input without a copy: a numpy array, or a cupy array if the previous step left it on a
     GPU, where as_numpy() would raise. (For models with stays_on_gpu.)"""
     given = pb.get_input_tensor_by_name(request, name)
     if given.is_cpu():
         return np.from_dlpack(given)
-    import cupy  # installed only with POSTPROCESS=gpu
+    if cupy := _find_cupy():
+        lies = cupy.from_dlpack(given)
+    else:
+        from bundle_serving.host_copy import copy_to_host
 
-    lies = cupy.from_dlpack(given)
+        return copy_to_host(given)
     # Otherwise the first GPU would compute with it, which may have no access to another's memory.
     lies.device.use()
     return lies
@@ -96,12 +111,10 @@ def tensor(request: Any, name: str) -> Any:
 
 def compile_for_gpus(compute: Callable[[Any], Any]) -> None:
     """cupy compiles on first use: do that now, not during a request."""
-    import cupy
-
-    for number in range(cupy.cuda.runtime.getDeviceCount()):
+    cupy = _find_cupy()
+    for number in range(cupy.cuda.runtime.getDeviceCount() if cupy else 0):
         with cupy.cuda.Device(number):
             compute(cupy.zeros((1, 1), cupy.float32))
-            # Whose it is: NVIDIA's image may have one of its own.
             log("postprocessing", f"scores on GPU {number} by {cupy.__file__}")
 
 

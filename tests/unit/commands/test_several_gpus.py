@@ -6,13 +6,12 @@ Without a GPU: cupy is stood for by arrays that know their device, as cupy 13.6 
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import json
-import re
 import sys
 import types
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bundle_serving import health
+from bundle_serving import health, host_copy
 from bundle_serving.process import gpu
 from bundle_serving.scores import softmax
 from scripts.settings.settings import Settings
@@ -67,13 +66,16 @@ class OnGpu(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 class Given:
-    """A tensor of Triton's, on a GPU."""
+    """A tensor of Triton's, on a GPU; its memory is here, as CUDA would have it there."""
 
     def __init__(self, held: NDArray[np.float32], number: int) -> None:
         self.held, self.number = held, number
 
     def is_cpu(self) -> bool:
         return False
+
+    def __dlpack__(self) -> object:
+        return self.held.__dlpack__()
 
 
 # Of a model without programs of a user's own.
@@ -91,7 +93,7 @@ def postprocessing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         return OnGpu(np.zeros(shape, kind), Device(Device.current))
 
     cupy: Any = types.ModuleType("cupy")
-    cupy.__file__ = "/opt/bundle/cupy/__init__.py"
+    cupy.__file__ = "/usr/local/lib/python3.12/dist-packages/cupy/__init__.py"
     cupy.from_dlpack = lambda given: OnGpu(given.held, Device(given.number))
     cupy.zeros, cupy.float32, cupy.compiled = zeros, np.float32, compiled
     runtime = types.SimpleNamespace(getDeviceCount=lambda: GPUS)
@@ -137,6 +139,25 @@ def test_kernels_are_compiled_at_the_start(
     assert sys.modules["cupy"].compiled == compiled
 
 
+def test_an_image_without_cupy_computes_on_the_cpu_and_says_so(
+    postprocessing: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def copy(target: Any, source: Any, size: Any, kind: int) -> int:
+        ctypes.memmove(target, source, size.value)
+        return 0 if kind == host_copy.BY_THE_POINTERS else 1
+
+    monkeypatch.setattr(host_copy, "_load", lambda: types.SimpleNamespace(cudaMemcpy=copy))
+    monkeypatch.setitem(sys.modules, "cupy", None)  # as where it cannot be imported
+    parameters = READ | {"FORCE_CPU_ONLY_INPUT_TENSORS": {"string_value": "no"}}
+    model = postprocessing.TritonPythonModel()
+    model.initialize({**WHERE, "model_config": json.dumps({"parameters": parameters})})
+    for scores in np.random.default_rng(0).normal(0, 10, (3, 2, 1000)).astype(np.float32):
+        answered = model.probabilities({"INPUT_0": Given(scores, 1)})
+        assert np.array_equal(answered, softmax(scores))
+    said = "".join(capfd.readouterr())
+    assert said.count("scores on the CPU, in spite of POSTPROCESS=gpu") == 1
+
+
 def test_scores_stay_where_that_is_asked_for_and_possible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,10 +196,3 @@ def test_why_no_container_sees_a_gpu_has_its_remedy(message: str, remedy: str) -
     assert message not in cause  # but what it means
     assert remedy in advice and "FLAVOUR=cpu" in advice
     assert "something new" in why_no_gpu("something new")[0]
-
-
-def test_cupy_compiles_against_the_headers_of_its_own_wheel() -> None:
-    dockerfile = (ROOT / "docker" / "server" / "gpu.Dockerfile").read_text()
-    (headers,) = re.findall(r"CUDA_PATH=/opt/bundle/(\S+)", dockerfile)
-    wheel = metadata.distribution("nvidia-cuda-runtime-cu12")
-    assert f"{headers}/include/cuda_fp16.h" in map(str, wheel.files or ())
