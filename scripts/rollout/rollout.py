@@ -57,6 +57,10 @@ from scripts.steps import gate
 
 # A canary is watched this many times longer, because few requests go there.
 CANARY_TIMES = 10
+# So many answers tell a p99, for comparison.
+ENOUGH = 100
+# What it was asked beside the live version counts as well (stream.PAUSES).
+PAUSES_ON_TRIAL = 4
 # An objection is checked again this many times, because the machine may be busy.
 MOST_LOOKS = 4
 # Few requests are no objection on a slow machine, but the waiting ends after so many times the
@@ -216,19 +220,14 @@ class InPlace(Switch):
             self.running.settings.max_p99_ratio,
         )
         old, new = self.old.number, self.new.number
-        before = watch(stream, seconds, f"version {old} alone, for comparison")
-        with console.waiting(f"loading version {new} alongside") as waiting:
-            self.load_beside()
-            loaded = waiting.seconds
-        _ask_golden(self, self.running)
-        if least:
-            self._compare_answers(stream.questions, least)
-        proved = ""
-        if self.contest:
-            with closing(self.contest.ask(self.old, self.pipeline)) as live:
-                proved = compare_labelled(
-                    self.contest, live, self.running, self.new, self.candidate
-                )
+        before = watch(
+            stream,
+            seconds,
+            f"version {old} alone, for comparison",
+            lambda: len(stream.all()) >= ENOUGH,
+        )
+        with stream.resting():
+            loaded, proved = self._load_and_compare(stream.questions, least)
         if canary:
             self.share_with_clients(canary)
 
@@ -248,12 +247,27 @@ class InPlace(Switch):
 
         began = time.monotonic()
         self.turn()
-        stream.serves, stream.candidate = new, None
+        stream.serves, stream.candidate, stream.pauses = new, None, PAUSES_ON_TRIAL
         switched = time.monotonic() - began
         after = judge(stream, f"version {new} live, on trial", new, seconds, max_p99_ratio, before)
-        self.settle()
+        with stream.resting():
+            self.settle()
         took = f"loaded in {loaded:.1f} s, switched in {switched:.2f} s"
         return f"{took}, p99 {before.p99:.0f} -> {after.p99:.0f} ms{proved}"
+
+    def _load_and_compare(self, questions: Sequence[Question], least: float) -> tuple[float, str]:
+        """How long the load took, and what labelled data proved."""
+        with console.waiting(f"loading version {self.new.number} alongside") as waiting:
+            self.load_beside()
+            loaded = waiting.seconds
+        _ask_golden(self, self.running)
+        if least:
+            self._compare_answers(questions, least)
+        if not self.contest:
+            return loaded, ""
+        with closing(self.contest.ask(self.old, self.pipeline)) as live:
+            what = compare_labelled(self.contest, live, self.running, self.new, self.candidate)
+        return loaded, what
 
     def _compare_answers(self, questions: Sequence[Question], least: float) -> None:
         """In random order, until it is certain."""
@@ -334,7 +348,8 @@ def judge(
         looks += 1
         if reason is None or of_new.failed or of_old.failed or late or looks == MOST_LOOKS:
             break
-    console.note(f"live: {of_old}; candidate: {of_new}, {of_new.describe_certainty()}")
+    asked = sum(answer.version == new for answer in stream.all())
+    console.note(f"live: {of_old}; candidate: {of_new}, {of_new.describe_certainty(asked)}")
     if reason:
         raise Refused(new, reason, remedy, fails=bool(of_new.failed))
     return of_new

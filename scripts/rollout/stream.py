@@ -6,7 +6,8 @@ import http.client
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from bundle_serving import infer
@@ -14,8 +15,9 @@ from bundle_serving.address import Address
 from bundle_serving.infer import Question
 
 THREADS = 2
-# Between an answer and the next request: at least so long, and in terms of the answer's time.
-PAUSE_S, PAUSES = 0.02, 2
+# Between an answer and the next request: at least so long, and in terms of the answer's time; and
+# while nothing is measured.
+PAUSE_S, PAUSES, REST_S = 0.02, 2, 0.5
 TIMEOUT_S = 30
 
 
@@ -41,6 +43,8 @@ class Stream:
     share: float = 0.0  # of the requests go to the candidate
     # Of several, those that are asked for a version, while some have another one.
     servers: Mapping[int, Sequence[Address]] = field(default_factory=dict)
+    pauses: int = PAUSES
+    _pause_s: float = field(default=PAUSE_S, init=False)
     _answers: list[Answer] = field(default_factory=list, init=False)
     _stop: threading.Event = field(default_factory=threading.Event, init=False)
     _threads: list[threading.Thread] = field(default_factory=list, init=False)
@@ -56,6 +60,13 @@ class Stream:
         self._stop.set()
         for thread in self._threads:
             thread.join(TIMEOUT_S)
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """With few requests: as many as show that none is lost."""
+        self._pause_s = REST_S
+        yield
+        self._pause_s = PAUSE_S
 
     def all(self) -> list[Answer]:
         return list(self._answers)
@@ -73,7 +84,7 @@ class Stream:
         asked: Counter[int] = Counter({self.serves: offset})
         ms = 0.0
         while True:
-            if self._stop.wait(max(PAUSE_S, PAUSES * ms / 1000)):
+            if self._stop.wait(max(self._pause_s, self.pauses * ms / 1000)):
                 return
             model, version = self.model, self.serves
             candidate = self.candidate

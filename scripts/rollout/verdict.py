@@ -46,9 +46,10 @@ class Figures:
             f"{self.failed} of {self.asked:,} failed, p50 {self.p50:.0f} ms, p99 {self.p99:.0f} ms"
         )
 
-    def describe_certainty(self) -> str:
-        errors = 100 * find_upper_bound(count_share(self.failed, self.asked))
-        told = f"with {100 * CERTAINTY:g}% certainty at most {errors:.1f}% errors"
+    def describe_certainty(self, asked: int) -> str:
+        """Errors of all that it was asked so far: before these there was none."""
+        errors = 100 * find_upper_bound(count_share(self.failed, asked))
+        told = f"with {100 * CERTAINTY:g}% certainty at most {errors:.1f}% errors in {asked:,}"
         if isfinite(self.high):
             return f"{told}, and a p99 of at most {self.high:.0f} ms"
         needed = count_needed(0.01, count_share(0, max(self.asked, 1))) or 0

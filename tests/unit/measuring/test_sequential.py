@@ -69,6 +69,6 @@ def test_speed_is_certain_before_the_time_is_over() -> None:
     assert not is_certain(old, figures(60, 100), 2)  # too few
     assert not is_certain(old, figures(300, 1000), 2)
     assert not is_certain(figures(40, 1000, failed=1), figures(60, 1000), 2)
-    assert "a p99 of at most 60 ms" in figures(60, 1000).describe_certainty()
-    few = figures(60, 100, failed=3).describe_certainty()
-    assert "at most 1" in few and "% errors (of its p99: from about " in few
+    assert "a p99 of at most 60 ms" in figures(60, 1000).describe_certainty(1000)
+    few = figures(60, 100, failed=3).describe_certainty(100)
+    assert "at most 1" in few and "% errors in 100 (of its p99: from about " in few
