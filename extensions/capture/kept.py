@@ -16,6 +16,7 @@ from bundle_door.watching.captures import LINES, SEALED, Captures, Record, find_
 from extensions.capture.store import Store, is_elsewhere
 from scripts.base import below
 from scripts.base.errors import UserError
+from scripts.recipes.pictures import UNTRAINED
 from scripts.server.triton import triton_api
 from scripts.stacks import state
 
@@ -83,7 +84,8 @@ class Kept:
         for record in sort_by_worth(self.open_all()):
             content = self.read(record)
             if len(seen) < most and (digest := hashlib.sha256(content).hexdigest()) not in seen:
-                label = record["labels"][0][0].removeprefix("class ").replace("/", "_")
+                called = str(record["labels"][0][0]).removesuffix(UNTRAINED)
+                label = called.removeprefix("class ").replace("/", "_")
                 name = re.sub(r"[^\w.-]", "_", record["id"]) + Path(record["file"]).suffix
                 write_below(folder, f"{label}/{name}", content)
                 seen.add(digest)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from bundle_door.watching.captures import LINES, Record, read_line
-from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.repository import place
 from scripts.settings.settings import Settings
@@ -44,20 +43,24 @@ class Store:
             raise UserError(f"{name} is not on {self.folder.location}", "it was removed there")
         return content
 
-    def add(self, records: Sequence[Record], fetch: Callable[[str], bytes]) -> int:
+    def add(
+        self,
+        records: Sequence[Record],
+        fetch: Callable[[str], bytes],
+        show: Callable[[str], None] = lambda _: None,
+    ) -> int:
         """Those that are not there yet, as they are: what is encrypted stays so. How many."""
         added = 0
         for day, kept in groupby(records, key=lambda record: str(record["time"])[:DAY]):
-            there = self._read_lines(f"{day}{LINES}")
             given = [(json.dumps(record).encode(), record) for record in kept]
-            known = {*there}
+            known = {*self._read_lines(f"{day}{LINES}")}
             new = [each for each in given if each[0] not in known]
-            with console.waiting(f"copying {day} to {self.folder.location}") as waiting:
-                for number, (_, record) in enumerate(new, 1):
-                    if name := record.get("file"):
-                        self.folder.write(name, fetch(name))
-                    waiting.show(f"{number:,} of {len(new):,}")
-            if new:  # files before the lines that name them
+            for number, (_, record) in enumerate(new, 1):
+                if name := record.get("file"):
+                    self.folder.write(name, fetch(name))
+                show(f"{day}, {number:,} of {len(new):,}")
+            if new:  # files before the lines that name them; what was forgotten meanwhile stays so
+                there = self._read_lines(f"{day}{LINES}")
                 self._write_lines(f"{day}{LINES}", [*there, *(line for line, _ in new)])
             added += len(new)
         return added

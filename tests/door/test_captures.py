@@ -90,6 +90,17 @@ def test_what_differs_is_kept(keeping: Behind, state: Path, tmp_path: Path) -> N
     assert "differs" not in {each["id"] for each in kept(keeping)}
 
 
+def test_what_is_kept_elsewhere_leaves(keeping: Behind) -> None:
+    ask(keeping, "/classify?model=picture", "gone", PICTURE)
+    wait_until(lambda: "gone" in {each["id"] for each in kept(keeping)}, "what is kept")
+    known = [[each["id"], each["time"]] for each in kept(keeping) if each["id"] == "gone"]
+    given = {ADMIN_KEY: KEY}
+    status, _, content = keeping.ask("POST", "/v2/captures", json.dumps(known).encode(), given)
+    assert (status, int(content)) == (200, len(known))
+    assert "gone" not in {each["id"] for each in kept(keeping)}
+    assert keeping.ask("POST", "/v2/captures", b"[1]", given)[0] == 400
+
+
 def test_nobody_is_hurt_where_nothing_can_be_kept(keeping: Behind, state: Path) -> None:
     shutil.rmtree(state / FOLDER, ignore_errors=True)
     (state / FOLDER).write_text("no folder")
@@ -102,7 +113,8 @@ def test_nobody_is_hurt_where_nothing_can_be_kept(keeping: Behind, state: Path) 
 
 
 def test_others_can_read_nothing(keeping: Behind) -> None:
-    for method, path in (("GET", ""), ("GET", "/../references.json"), ("DELETE", "?id=one")):
+    changes = ("DELETE", "?id=one"), ("POST", "")
+    for method, path in (("GET", ""), ("GET", "/../references.json"), *changes):
         assert keeping.ask(method, f"/v2/captures{path}")[0] in (403, 404)
     given = {ADMIN_KEY: KEY}
     for name in ("../references.json", ".lock", "%2e%2e/references.json"):

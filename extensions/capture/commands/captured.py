@@ -3,6 +3,7 @@
     make captured                       how many, of which pipelines and versions
     make captured TO=folder             copies all: a file a day of JSON lines, pictures beside
     make captured TO=s3://bucket/kept   copies there what is not there yet
+    make captured TO=s3://… FOLLOW=1    moves there what comes, until Ctrl-C
     make captured TO=folder MOST=50     the pictures most worth a label, by what they were called
     make captured FORGET=id             removes a request, by its x-request-id
     make captured SEAL=capture.key      from now on encrypted for this private key, which it writes
@@ -14,7 +15,9 @@ OF=folder or OF=s3://bucket/kept is such a copy, instead of what the server has.
 from __future__ import annotations
 
 import subprocess
+import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -22,12 +25,15 @@ from bundle_door.watching.captures import CERTIFICATE, Record
 from extensions.capture.arguments import forget, key, most, of, seal
 from extensions.capture.kept import Kept, find_server, is_sealed
 from extensions.capture.store import Store, is_elsewhere
-from scripts.base import console, files, tables
+from scripts.base import console, files, interrupts, tables
 from scripts.base.errors import UserError
 from scripts.server.triton import triton_api
 from scripts.settings import arguments
 from scripts.stacks import admin_key
 
+# Between two looks at what is there: of time, and in terms of what the last took; and while S3 is
+# away.
+PAUSE_S, PAUSES, MOST_PAUSE_S = 5.0, 10, 60.0
 NEW_KEY = ("req", "-x509", "-newkey", "rsa:3072", "-nodes", "-days", "36500", "-subj", "/CN=kept")
 
 
@@ -37,18 +43,56 @@ def main() -> int:
         make_key(place)
     elif id := forget.value_in(asked):
         remove(id, of.value_in(asked))
+    elif asked.follow:
+        return move_on(asked.to)
     else:
         kept = Kept.find(of.value_in(asked), key.value_in(asked))
         if not kept.records:
             console.note("nothing was kept; KEEP says what is: make up KEEP=1%")
         elif is_elsewhere(asked.to):
-            count = Store.open(asked.to).add(kept.records, kept.fetch)
+            with console.waiting(f"copying to {asked.to}") as waiting:
+                count = Store.open(asked.to).add(kept.records, kept.fetch, waiting.show)
             console.note(f"copied {count:,} requests to {asked.to}")
         elif asked.to:
             copy(kept, Path(asked.to), most.value_in(asked))
         else:
             show(kept.records)
     return 0
+
+
+def move_on(to: str) -> int:
+    """What the server has kept is there only as long as S3 is away, or for a pause. What does not
+    work at first ends it; later it may be away for a while, as the server may."""
+    if not is_elsewhere(to):
+        raise UserError("FOLLOW=1 moves what is kept to S3", "say where: TO=s3://bucket/kept")
+    moved, pause, away = move(to), PAUSE_S, False
+    console.note(f"moved {moved:,} requests to {to}; it goes on, until Ctrl-C")
+    with suppress(KeyboardInterrupt):
+        while True:
+            time.sleep(pause)
+            began = time.monotonic()
+            try:
+                moved += (now := move(to))
+            except UserError as fault:
+                if not away:
+                    console.note(f"{fault.cause}: requests wait, as many as KEEP_MB has room for")
+                away, pause = True, min(2 * pause, MOST_PAUSE_S)
+                continue
+            if away:
+                console.note(f"moved {now:,} requests that had waited")
+            # The more lines a day has, the longer it takes to write them again.
+            away, pause = False, max(PAUSE_S, PAUSES * (time.monotonic() - began))
+    console.note(f"moved {moved:,} requests to {to}")
+    return interrupts.INTERRUPTED
+
+
+def move(to: str) -> int:
+    kept = Kept.find("", None)
+    count = Store.open(to).add(kept.records, kept.fetch)
+    if kept.records:
+        known = [(record["id"], record["time"]) for record in kept.records]
+        triton_api.post(find_server().http, "/captures", known)
+    return count
 
 
 def show(records: list[Record]) -> None:

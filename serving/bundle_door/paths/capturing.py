@@ -10,6 +10,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
+import msgspec
+
 from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.paths.behind import Behind
 from bundle_door.paths.candidates import draw
@@ -24,7 +26,7 @@ from bundle_door.wire.inference import HEADER_LENGTH, header_length
 from bundle_serving.process.log_lines import log
 from bundle_serving.protocol.gists import read_labels
 
-KEPT, LEFT_OUT, FAILED = "kept", "left out", "failed"
+KEPT, LEFT_OUT, FAILED, MADE_ROOM = "kept", "left out", "failed", "made room"
 # What of a request's query and headers makes the answer, and tells nothing of who asks.
 QUERY, HEADER = ("top", "model", MASK, TIMINGS), "content-type"
 MOST_HEAD, MOST_ANSWER = 1_000_000, 10_000
@@ -96,14 +98,15 @@ class Capturing:
         record["head"] = body[:length].decode(errors="replace")
         async with self._turn:
             try:
-                await asyncio.to_thread(self._captures.write, record, body[length:])
+                gone = await asyncio.to_thread(self._captures.write, record, body[length:])
             except OSError as fault:
                 self._observed.note_capture(FAILED)
                 if time.monotonic() > self._told + TELL_S:
                     self._told = time.monotonic()
                     log("door", f"requests cannot be kept: {fault}")
             else:
-                self._observed.note_capture(KEPT)
+                for outcome in (KEPT, *[MADE_ROOM] * gone):
+                    self._observed.note_capture(outcome)
 
     def routes(self) -> list[Route]:
         """For `make captured`."""
@@ -124,8 +127,15 @@ class Capturing:
             except OSError as fault:
                 raise Refused(507, f"{id} cannot be removed: {fault}") from None
 
+        async def leave(request: Request, named: Mapping[str, str]) -> Answer:
+            try:
+                known = {*msgspec.json.decode(request.body, type=list[tuple[str, str]])}
+            except msgspec.MsgspecError as fault:
+                raise Refused(400, f"no list of ids and times: {fault}") from None
+            return as_json(await asyncio.to_thread(self._captures.leave, known))
+
         return [
-            for_the_admin("/v2/captures", GET=read, DELETE=forget),
+            for_the_admin("/v2/captures", GET=read, DELETE=forget, POST=leave),
             for_the_admin("/v2/captures/(?P<file>.+)", GET=open_file),
         ]
 

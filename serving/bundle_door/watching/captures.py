@@ -17,12 +17,13 @@ import errno
 import fcntl
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +33,7 @@ from typing import Any
 FOLDER, CERTIFICATE = "capture", "capture.pem"
 # After the name of every file.
 LAST = "~"
+FILE = re.compile(r"\d{4}-\d\d-\d\d/\d{6}\.\d{6}-[0-9a-f]{4}\.[a-z]+")
 LOCK, LINES, SEALED = ".lock", ".jsonl", ".cms"
 SEAL = ("openssl", "cms", "-encrypt", "-binary", "-aes-256-gcm", "-outform", "DER")
 DAY_S = 24 * 3600
@@ -54,8 +56,9 @@ class Captures:
         self._folder, self._most_bytes, self._days = folder, most_bytes, days
         self._certificate = certificate
 
-    def write(self, record: Record, content: bytes) -> None:
-        """An `OSError` where it cannot be kept; then nothing is. Blocks."""
+    def write(self, record: Record, content: bytes) -> int:
+        """How many others had to go for it. An `OSError` where it cannot be kept; then nothing is.
+        Blocks."""
         ending = find_ending(content)
         if self._certificate and self._certificate.is_file():
             content = self._seal(json.dumps(record).encode() + b"\n" + content)
@@ -67,7 +70,7 @@ class Captures:
                 name = f"{when:%H%M%S.%f}-{secrets.token_hex(2)}{ending}"
                 record = record | {"file": f"{day.name}/{name}"}
             line = json.dumps(record).encode() + b"\n"
-            self._make_room(lock, len(line) + len(content))
+            gone = self._make_room(lock, len(line) + len(content))
             if content:
                 self._write_whole(self._folder / record["file"], content)
             try:
@@ -76,6 +79,7 @@ class Captures:
                 if content:
                     (self._folder / record["file"]).unlink()
                 raise
+        return gone
 
     def _seal(self, content: bytes) -> bytes:
         done = subprocess.run([*SEAL, str(self._certificate)], input=content, capture_output=True)
@@ -116,28 +120,32 @@ class Captures:
         finally:
             os.close(lock)
 
-    def _make_room(self, lock: int, more: int) -> None:
+    def _make_room(self, lock: int, more: int) -> int:
         if shutil.disk_usage(self._folder).free < LEAST_FREE + more:
             raise OSError("the disk is nearly full")
         if more > self._most_bytes * (1 - LEFT):
             raise OSError("it is too large for KEEP_MB")
         known = os.pread(lock, 32, 0)
         total = int(known) if known.strip().isdigit() else self._measure()
+        gone = 0
         if total + more > self._most_bytes:
-            total = self._remove_oldest()
+            gone = self._remove_oldest()
+            total = self._measure()
         os.pwrite(lock, b"%-32d" % (total + more), 0)
+        return gone
 
     def _measure(self) -> int:
         return sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file())
 
     def _remove_oldest(self) -> int:
-        """Until there is room again. Lines before their files: what a kill leaves goes the next
-        time."""
-        total = self._measure()
+        """Until there is room again; how many. Lines before their files: what a kill leaves goes
+        the next time."""
+        total, gone = self._measure(), 0
         for lines in self._list_days():
             kept = deque(lines.read_bytes().splitlines(keepends=True))
             while kept and total > self._most_bytes * LEFT:
                 line = kept.popleft()
+                gone += 1
                 path = self._folder / str(read_line(line).get("file"))
                 total -= len(line) + (path.stat().st_size if path.exists() else 0)
             self._rewrite(lines, kept)
@@ -145,7 +153,7 @@ class Captures:
             self._remove_files(lines.with_suffix(""), next(filter(None, files), LAST))
             if kept:
                 break
-        return self._measure()
+        return gone
 
     def _remove_files(self, day: Path, before: str) -> None:
         for path in day.glob("*"):
@@ -185,27 +193,38 @@ class Captures:
 
     def open_file(self, name: str) -> bytes:
         """`name`: as a record has it; a `FileNotFoundError` where none does."""
-        if name not in {record.get("file") for record in self.read()}:
+        if not FILE.fullmatch(name):
             raise FileNotFoundError(name)
         return (self._folder / name).read_bytes()
 
     def forget(self, id: str) -> int:
         """How many there were."""
-        forgotten = 0
+        return self._remove(lambda record: record.get("id") == id)
+
+    def leave(self, records: Collection[tuple[str, str]]) -> int:
+        """Those with these ids and times, which are kept elsewhere."""
+        return self._remove(lambda record: (record.get("id"), record.get("time")) in records)
+
+    def _remove(self, goes: Callable[[Record], bool]) -> int:
+        gone = 0
         if not self._folder.exists():
             return 0
         with self._locked() as lock:
             for lines in self._list_days():
+                kept = list[bytes]()
                 known = lines.read_bytes().splitlines(keepends=True)
-                gone = [line for line in known if read_line(line).get("id") == id]
-                # First, so that there is room on a full disk for the lines that are left.
-                for file in filter(None, (read_line(line).get("file") for line in gone)):
-                    (self._folder / file).unlink(missing_ok=True)
-                if gone:
-                    self._rewrite(lines, [line for line in known if line not in gone])
-                forgotten += len(gone)
+                for line in known:
+                    record = read_line(line)
+                    if not goes(record):
+                        kept.append(line)
+                    # First, so that there is room on a full disk for the lines that are left.
+                    elif file := record.get("file"):
+                        (self._folder / file).unlink(missing_ok=True)
+                if len(kept) < len(known):
+                    self._rewrite(lines, kept)
+                gone += len(known) - len(kept)
             os.ftruncate(lock, 0)
-        return forgotten
+        return gone
 
 
 def read_line(line: bytes) -> Record:

@@ -50,12 +50,12 @@ def test_what_is_no_such_thing_is_refused(text: str) -> None:
 
 def test_the_oldest_go_when_there_is_no_room(tmp_path: Path) -> None:
     most = 500_000
-    captures = Captures(tmp_path / "capture", most, 30)
+    captures, gone = Captures(tmp_path / "capture", most, 30), 0
     for number in range(200):
-        captures.write(record(str(number)), JPEG)
+        gone += captures.write(record(str(number)), JPEG)
         assert measure(tmp_path) <= most
     kept = [each["id"] for each in captures.read()]
-    assert kept == [str(number) for number in range(200 - len(kept), 200)] and len(kept) > 40
+    assert kept == [str(number) for number in range(gone, 200)] and len(kept) > 40
     assert len([*tmp_path.rglob("*.jpg")]) == len(kept)
     with pytest.raises(OSError, match="too large for KEEP_MB"):
         captures.write(record("large"), bytes(most))
@@ -131,6 +131,18 @@ def test_who_is_to_be_forgotten_is(tmp_path: Path) -> None:
         captures.write(record(id), JPEG)
     assert captures.forget("one") == 2 and captures.forget("one") == 0
     assert [each["id"] for each in captures.read()] == ["two"]
+    assert len([*tmp_path.rglob("*.jpg")]) == 1
+
+
+def test_what_is_kept_elsewhere_leaves(tmp_path: Path) -> None:
+    captures = Captures(tmp_path, 1_000_000, 30)
+    assert captures.leave({("one", "")}) == 0
+    for id in ("one", "two"):
+        captures.write(record(id), JPEG)
+    known = {(str(each["id"]), str(each["time"])) for each in captures.read()}
+    captures.write(record("one") | {"time": "2026-11-27T12:27:38+00:00"}, JPEG)  # since then
+    assert captures.leave(known) == 2 and captures.leave(known) == 0
+    assert [each["time"] for each in captures.read()] == ["2026-11-27T12:27:38+00:00"]
     assert len([*tmp_path.rglob("*.jpg")]) == 1
 
 

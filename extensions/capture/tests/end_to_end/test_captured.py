@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from PIL import Image
 from scripts.artefacts.picture import mug
 from scripts.base import parts
 from tests import aws_roles
-from tests.project import Project, error_lines, free_ports, wait_until
+from tests.project import Project, error_lines, free_ports, interrupt, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,10 @@ def read_lines(project: Project) -> str:
 
 def count_kept(project: Project) -> int:
     return len(read_lines(project).splitlines())
+
+
+def read_until(make: subprocess.Popen[str], words: str) -> None:
+    assert make.stdout and any(words in line for line in make.stdout)
 
 
 def test_what_was_asked_is_kept_copied_and_forgotten(keeping: Project, tmp_path: Path) -> None:
@@ -142,6 +147,35 @@ def test_a_copy_on_s3_grows_and_forgets(keeping: Project, tmp_path: Path) -> Non
         keeping.made("captured", OF=url, TO=f"{tmp_path}/less", **keys)
         files = [path.read_bytes() for path in (tmp_path / "less").rglob("*.*")]
         assert picture not in files and not any(b"second" in each for each in files)
+
+
+@pytest.mark.skipif(not parts.find("place"), reason="nothing here knows S3")
+def test_what_comes_moves_to_s3_when_that_is_there(keeping: Project, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    keys = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
+    url, log = f"s3://http://127.0.0.1:{port}/{aws_roles.BUCKET}/kept", tmp_path / "moto.log"
+    (line,) = error_lines(keeping.make("captured", TO=str(tmp_path), FOLLOW="1").stderr)
+    assert "TO=s3://bucket/kept" in line
+    with aws_roles.knowing_roles("127.0.0.1", port, log):
+        moving = keeping.start_make("captured", TO=url, FOLLOW="1", **keys)
+        try:
+            ask(keeping, "moves", draw(10))
+            wait_until(lambda: "moves" in read_lines(keeping), "what is kept")
+            wait_until(lambda: not read_lines(keeping), "it to be on S3 alone", 60)
+            found = keeping.made("captured", OF=url, TO=f"{tmp_path}/moved", **keys)
+        except BaseException:
+            interrupt(moving)
+            raise
+    assert "copied" in found and not [*store(keeping).rglob("*.jpg")]
+    assert b"moves" in b"".join(path.read_bytes() for path in (tmp_path / "moved").glob("*.jsonl"))
+    ask(keeping, "waits", draw(11))  # nothing is there now
+    wait_until(lambda: "waits" in read_lines(keeping), "what is kept")
+    read_until(moving, "requests wait")
+    with aws_roles.knowing_roles("127.0.0.1", port, log):
+        wait_until(lambda: not read_lines(keeping), "it to be on S3 alone", 120)
+        read_until(moving, "moved 1 requests that had waited")
+        output = interrupt(moving)
+    assert "Traceback" not in output and "moved" in output
 
 
 def test_what_is_encrypted_needs_the_key(keeping: Project, tmp_path: Path) -> None:
