@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,18 @@ class Subject:
     http: str
     grpc: str
     pipeline: str = DEFAULT
+    # Which a guard that was killed has left; they are nobody's.
+    left: list[psutil.Process] = field(default_factory=list)
+
+    def family(self) -> list[psutil.Process]:
+        root = psutil.Process(self.root)
+        left = (each for each in self.left if each.is_running())
+        return [*{root, *root.children(recursive=True), *left}]
 
     def running(self) -> dict[str, list[psutil.Process]]:
         """Those that could compute if they were asked, by their kind."""
         found: dict[str, list[psutil.Process]] = {}
-        for process in psutil.Process(self.root).children(recursive=True):
+        for process in self.family():
             with suppress(psutil.NoSuchProcess):
                 name = kind(process)
                 if name and process.status() not in NOT_RUNNING:
@@ -70,8 +77,7 @@ class Subject:
 
     def memory(self) -> int:
         """Bytes; what processes share is counted once."""
-        family = [psutil.Process(self.root), *psutil.Process(self.root).children(recursive=True)]
-        return sum(map(_memory, family))
+        return sum(map(_memory, self.family()))
 
     def status(self, path: str, body: bytes | None = None, **headers: str) -> int:
         """0 where there was no answer."""

@@ -449,7 +449,7 @@ def _locks(subject: Subject, progress: Progress) -> str:
 
 def _without_guard(subject: Subject, progress: Progress) -> str:
     """The keeper takes its place."""
-    keeper = subject.running()["keeper"][0]
+    keeper, subject.left = subject.running()["keeper"][0], subject.family()
     harm(psutil.Process(subject.root), signal.SIGKILL)
     subject.root = keeper.pid
     return "its place was taken"
