@@ -131,7 +131,7 @@ scale: $(LAYER)/tools ##+ Start more servers, or stop some, where a flavour has 
 drift: $(LAYER)/tools ##+ Show how far each version's answers have moved (NEW=1: the last 1,000 are the reference)
 	$(RUN) operate.drift
 
-trace: $(LAYER)/tools ##+ Show where the time of one request went: IMG=photo.jpg
+trace: $(LAYER)/tools ##+ Show where the time of one request went: IMG=photo.jpg, or what else the pipeline takes (MODEL=)
 	$(RUN) operate.trace
 
 down: $(LAYER)/tools ## Stop the server

@@ -135,10 +135,7 @@ class Function(Recipe):
             self.question(inputs.encode())
 
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
-        question = (
-            self.question(asked[0].encode()) if asked else infer.unpack_question(self.request)
-        )
-        (answer,) = tensors.ask_each(server, self.ensemble, [question])
+        (answer,) = tensors.ask_each(server, self.ensemble, [self.read_question(asked)])
         for each in self._answers(answer):
             print(json.dumps({name: _show_tensor(tensor) for name, tensor in each.items()}))
         return 0
@@ -158,6 +155,9 @@ class Function(Recipe):
             names = ", ".join(f"{each.name} ({each.spec})" for each in self.inputs)
             raise UserError(f"INPUTS: {fault}", f"give JSON with {names}") from None
         return {name: row[None] if self.batch.max else row for name, row in found.items()}
+
+    def read_question(self, asked: Sequence[str]) -> Question:
+        return self.question(asked[0].encode()) if asked else infer.unpack_question(self.request)
 
     def row(self, question: Question) -> Question:
         return super().row(question) if self.batch.max else question

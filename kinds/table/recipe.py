@@ -156,6 +156,9 @@ class Table(Recipe):
             tables.show("r" * len(head), head, lines)
         return 0
 
+    def read_question(self, asked: Sequence[str]) -> Question:
+        return self._questions(asked)[0]
+
     def _questions(self, asked: Sequence[str]) -> list[Question]:
         if not asked:
             return [self._example]

@@ -135,6 +135,9 @@ class Text(ThreeSteps):
     def question(self, source: bytes) -> Question:
         return {"QUERY": np.array([[source]])}
 
+    def read_question(self, asked: Sequence[str]) -> Question:
+        return self.question(asked[0].encode())
+
     def read_labelled(self, path: Path) -> Labelled:
         return read_texts(path)
 

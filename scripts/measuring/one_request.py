@@ -1,4 +1,4 @@
-"""One picture asked about, with the times of client and server."""
+"""One request, with the times of client and server, and what was answered."""
 
 from __future__ import annotations
 
@@ -6,51 +6,104 @@ import http.client
 import json
 import secrets
 import time
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
+from bundle_serving import infer
 from bundle_serving.address import Address
+from bundle_serving.infer import Answer, Question
 from scripts.base.errors import UserError
-from scripts.measuring.request_spans import Span, spans
+from scripts.measuring.request_spans import Span, read_timings, spans
 
 TIMEOUT_S = 60
+# What an answer of /classify calls what it found, and how much of it each has.
+SHARES = {"labels": "probability", "boxes": "score", "areas": "share"}
+# Of an output that has more.
+MOST_VALUES = 3
 
 
 def ask_traced(
-    address: Address, model: str, file: Path, trace: str
-) -> tuple[dict[str, Any], list[Span]]:
+    address: Address, model: str, prepare: Callable[[], Question], has_files: bool, trace: str
+) -> tuple[str, list[Span]]:
     times = [time.perf_counter()]
-    picture = file.read_bytes()
+    question = prepare()
+    is_file = has_files and is_one_file(question)
+    path, body, length = make_request(model, question, is_file)
     times.append(time.perf_counter())
     connection = address.connection(TIMEOUT_S)
-    headers = {"traceparent": f"00-{trace}-{secrets.token_hex(8)}-01"}
-    path = f"/classify?top=1&timings=1&model={quote(model, safe='')}"
+    headers = {"traceparent": f"00-{trace}-{secrets.token_hex(8)}-01", **length}
     try:
         connection.connect()
         times.append(time.perf_counter())
-        connection.request("POST", path, picture, headers)
+        connection.request("POST", path, body, headers)
         response = connection.getresponse()
-        body = response.read()
+        content = response.read()
         times.append(time.perf_counter())
     except (OSError, http.client.HTTPException) as fault:
         raise UserError(f"{address} does not answer: {fault}", "see make logs") from None
     finally:
         connection.close()
-    answer = parse_answer(response.status, body)
-    began, read, connected, ended = (1000 * each for each in times)
-    before = {"reading the file": read - began, "connecting": connected - read}
-    return answer, spans(before, ended - connected, answer["timings"])
+    if response.status != http.client.OK:
+        raise explain_refusal(response.status, content)
+    timings = read_timings(response.headers.get("server-timing", ""))
+    if not timings:
+        raise UserError("the server does not say where the time went", "restart it: make up")
+    began, prepared, connected, ended = (1000 * each for each in times)
+    before = {"preparing the request": prepared - began, "connecting": connected - prepared}
+    if is_file:
+        described = describe_best(json.loads(content))
+    else:
+        described = describe_outputs(infer.read_answer(content, response.headers.get(infer.LENGTH)))
+    return described, spans(before, ended - connected, timings)
 
 
-def parse_answer(status: int, body: bytes) -> dict[str, Any]:
+def is_one_file(question: Question) -> bool:
+    """Whether a picture or sound is asked about as a file, and not as its pixels."""
+    return [(each.dtype.name, each.ndim) for each in question.values()] == [("uint8", 2)]
+
+
+def make_request(
+    model: str, question: Question, is_file: bool
+) -> tuple[str, bytes, dict[str, str]]:
+    """Path, body and headers: /classify takes files, and says what was found."""
+    name = quote(model, safe="")
+    if is_file:
+        (tensor,) = question.values()
+        return f"/classify?top=1&model={name}", tensor.tobytes(), {}
+    return f"/v2/models/{name}/infer?timings=1", *infer.write_request(question)
+
+
+def describe_best(answer: Mapping[str, Any]) -> str:
+    """The first of its labels, boxes or areas, of which there may be none."""
+    key, share = next(each for each in SHARES.items() if each[0] in answer)
+    if not answer[key]:
+        return f"no {key}"
+    best = answer[key][0]
+    return f"{best['label'] or best.get('index')}, {best[share]:.1%}"
+
+
+def describe_outputs(answer: Answer) -> str:
+    """The first values of each tensor."""
+    described = []
+    for name, tensor in answer.items():
+        values = [show_value(each) for each in tensor.ravel()[:MOST_VALUES].tolist()]
+        described.append(" ".join([name, *values, *(["…"] if tensor.size > MOST_VALUES else [])]))
+    return ", ".join(described)
+
+
+def show_value(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def explain_refusal(status: int, content: bytes) -> UserError:
     try:
-        answer: dict[str, Any] = json.loads(body)
-    except ValueError:
-        answer = {}
-    if status == http.client.OK and "timings" in answer:
-        return answer
-    error = answer.get("error", f"HTTP {status}")
+        error = json.loads(content)["error"]
+    except (ValueError, KeyError, TypeError):
+        error = f"HTTP {status}"
     if isinstance(error, dict):
-        raise UserError(error["cause"], error["remedy"])
-    raise UserError(str(error), "see make logs")
+        return UserError(error["cause"], error["remedy"])
+    cause, _, remedy = str(error).partition("; ")
+    return UserError(cause, remedy or "see make logs")

@@ -5,6 +5,7 @@ the wire; half of it is drawn before the door and half after it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,22 @@ class Span:
     @property
     def end(self) -> float:
         return self.start + self.ms
+
+
+ENTRY = re.compile(r"([\w.-]+);dur=([\d.]+)(?:;start=([\d.]+))?")
+
+
+def read_timings(header: str) -> dict[str, Any]:
+    """What Server-Timing says: the total, and what of it was spent where; nothing if it is not the
+    door's."""
+    entries = [found.groups() for found in ENTRY.finditer(header)]
+    totals = [float(ms) for name, ms, start in entries if name == "total" and start is None]
+    found = [
+        {"name": name, "start_ms": float(start), "ms": float(ms)}
+        for name, ms, start in entries
+        if start is not None
+    ]
+    return {"total_ms": totals[0], "spans": found} if totals and found else {}
 
 
 def spans(before: Mapping[str, float], asked_ms: float, timings: Mapping[str, Any]) -> list[Span]:
@@ -44,7 +61,7 @@ def _in_the_door(timings: Mapping[str, Any], began: float) -> Iterator[Span]:
         if each["start_ms"] > until:
             yield Span(DOOR, "waiting, hand-over", began + until, each["start_ms"] - until)
         received = each["name"] == "received"
-        where, name = (DOOR, "receiving the picture") if received else (STEP, each["name"])
+        where, name = (DOOR, "receiving the request") if received else (STEP, each["name"])
         yield Span(where, name, began + each["start_ms"], each["ms"])
         until = max(until, each["start_ms"] + each["ms"])
     if timings["total_ms"] > until:

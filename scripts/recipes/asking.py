@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from scripts.base.errors import UserError
-from scripts.settings import arguments
+from scripts.settings import arguments, pictures
 
 if TYPE_CHECKING:
     from bundle_client import Client, Result, Source
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 ASKED_ABOUT = "IMG", "SOUND", "TEXT", "VIDEO", "INPUTS", "IN"
 # OUT= takes what is found in these.
 WRITTEN = "IMG", "VIDEO"
+MISSING = {
+    "TEXT": ("no text given", 'try: make {} TEXT="What a day!"'),
+    "VIDEO": ("no video given", "try: make {} VIDEO=clip.mp4, or VIDEO=0 for a camera"),
+}
 
 
 class Known(TypedDict, total=False):
@@ -47,11 +51,24 @@ class Asked:
     model: str
 
 
+def find_asked(setting: str, command: str, environment: Mapping[str, str]) -> list[str]:
+    """What a pipeline is asked about: paths and URLs, or what is given itself, where it may be left
+    out."""
+    value = environment.get(setting, "")
+    require_taken(setting, environment)
+    if setting in pictures.EXAMPLES:
+        return pictures.find_sources(value, command, setting)
+    if setting in MISSING and not value:
+        cause, remedy = MISSING[setting]
+        raise UserError(cause, remedy.format(command))
+    return [value] if value else []
+
+
 def require_taken(setting: str, environment: Mapping[str, str]) -> None:
     """Raises UserError if a pipeline that is asked about `setting` would pass something over."""
     for other in ASKED_ABOUT:
         if other != setting and environment.get(other):
-            way = "leave it out" if environment.get(setting) else f"make ask {setting}=…"
+            way = "leave it out" if environment.get(setting) else f"give {setting}=… instead"
             raise UserError(
                 f"{other} is given, which this pipeline does not take",
                 f"{way}; or name another one: MODEL=",

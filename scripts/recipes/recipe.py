@@ -69,9 +69,9 @@ class Recipe(Part):
                `settings` are the pipeline's own; versions differ in deciding(), or, without a
                network, in their programs.
     answers    ask() is what `make classify` does, after require_asked(); question() turns a file
-               or a text into one request. golden() are requests with known answers, judge()
-               compares a server's answers with them; gist() is what must not change from one
-               version to the next.
+               or a text into one request, read_question() what ask() is given. golden() are
+               requests with known answers, judge() compares a server's answers with them; gist()
+               is what must not change from one version to the next.
     labels     read_labelled() reads labelled data for `make eval`, name_classes() says what the
                classes are called, guess() asks about one item, and ask_original() has the original
                network asked about all of them. A kind whose answers are no classes has
@@ -229,6 +229,10 @@ class Recipe(Part):
 
     @abstractmethod
     def question(self, source: bytes) -> Question: ...
+
+    def read_question(self, asked: Sequence[str]) -> Question:
+        """The first request of what ask() is given."""
+        return self.question(Path(asked[0]).read_bytes())
 
     def row(self, question: Question) -> Question:
         """Without its batch dimension."""

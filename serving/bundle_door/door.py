@@ -207,7 +207,7 @@ def service_of(
     load: Load,
     capturing: Capturing | None,
 ) -> Service:
-    api = Api(triton, settings.limits, settings.own_id, keys)
+    api = Api(triton, settings.limits, steps, settings.own_id, keys)
     measures = Metrics(
         folder,
         observed,

@@ -39,7 +39,7 @@ async def serve(settings: Settings, number: int) -> None:
     steps = Steps(leave_to_the_first, number)
     routes = [
         *of_plain_questions(PlainQuestions(triton, settings.limits, steps, charged)),
-        *of_inference(Api(triton, settings.limits, settings.own_id, charged)),
+        *of_inference(Api(triton, settings.limits, steps, settings.own_id, charged)),
     ]
     log = RequestLog(settings.log_format)
     capturing = capturing_of(settings, teller)

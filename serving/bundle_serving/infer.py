@@ -44,16 +44,26 @@ def ask(
     headers: Mapping[str, str] = NONE,
 ) -> Answer:
     """Raises ValueError with the server's message if there is no answer."""
-    head, contents = _frame(question, alone(random.randrange(1, MOST_SEQUENCES)))
-    length = {LENGTH: str(len(head))}
-    connection.request("POST", f"/v2/models/{model}/infer", head + contents, length | dict(headers))
+    body, length = write_request(question)
+    connection.request("POST", f"/v2/models/{model}/infer", body, length | dict(headers))
     answer = connection.getresponse()
     content = answer.read()
     if answer.status != 200:
         message = " ".join(content.decode(errors="replace").split())
         raise ValueError(f"HTTP {answer.status}: {message[:400]}")
+    return read_answer(content, answer.headers.get(LENGTH))
+
+
+def write_request(question: Question) -> tuple[bytes, dict[str, str]]:
+    """Its body and its header."""
+    head, contents = _frame(question, alone(random.randrange(1, MOST_SEQUENCES)))
+    return head + contents, {LENGTH: str(len(head))}
+
+
+def read_answer(content: bytes, length: str | None) -> Answer:
+    """`length`: the header LENGTH."""
     # Without it all is JSON: no tensor of the answer has an element.
-    at = int(answer.headers.get(LENGTH, len(content)))
+    at = int(length or len(content))
     return _tensors(json.loads(content[:at])["outputs"], content[at:])
 
 

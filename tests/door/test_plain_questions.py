@@ -129,8 +129,9 @@ def test_a_parameter_that_sentiment_does_not_have(server: Behind) -> None:
 def test_what_is_described_is_there(server: Behind) -> None:
     status, openapi = curl(server, "openapi.json")
     assert status == 200 and openapi == json.loads(documents()["/openapi.json"].body)
-    api = Api(None, Limits())  # type: ignore[arg-type]
-    plain = PlainQuestions(None, Limits(), Steps(lambda report: None))  # type: ignore[arg-type]
+    steps = Steps(lambda report: None)
+    api = Api(None, Limits(), steps)  # type: ignore[arg-type]
+    plain = PlainQuestions(None, Limits(), steps)  # type: ignore[arg-type]
     routes = [*of_triton(api), *of_plain_questions(plain)]
     for path, calls in openapi["paths"].items():
         for method in calls.keys() - {"parameters"}:

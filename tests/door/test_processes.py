@@ -180,3 +180,17 @@ def test_room_for_messages_is_of_both_threads(tmp_path: Path) -> None:
             assert answered_from("127.0.0.2", server, MEGABYTE)
             assert codes_of(kept) <= {NO_ROOM, TOO_SLOW}
         assert answered_from("127.0.0.1", server, MEGABYTE)
+
+
+def test_kserves_path_tells_of_the_steps_where_it_is_asked_to(two: Behind) -> None:
+    """By whichever process; and the client keeps its request's id."""
+    tensor = {"name": "INPUT", "shape": [1, len(JPEG)], "datatype": "UINT8", "data": [*JPEG]}
+    body = json.dumps({"id": "mine", "inputs": [tensor]}).encode()
+    for _ in range(10):
+        for sent, headers in ((JPEG, RAW), (body, {})):
+            status, answered, content = two.ask("POST", f"{INFER}?timings=1", sent, headers)
+            assert status == 200
+            names = [each.partition(";")[0] for each in answered["server-timing"].split(", ")]
+            assert names == ["received", "picture", "total"]
+            assert (b'"id":"mine"' in content) == (sent is body) == (b'"id"' in content)
+    assert "server-timing" not in two.ask("POST", INFER, JPEG, RAW)[1]

@@ -75,6 +75,16 @@ def otherwise(tensor: NDArray[Any]) -> NDArray[Any]:
     return np.char.add(b"9", tensor) if tensor.dtype.kind == "S" else tensor + 1
 
 
+@pytest.mark.parametrize("name", find_served())
+def test_each_pipeline_tells_where_the_time_went(served: Project, bring: Bring, name: str) -> None:
+    """Whatever it is asked about; a plan has no span."""
+    _, asked = find_served()[name].question(bring(name).path / "noise.jpg")
+    out = served.made("trace", **asked | {"MODEL": name})
+    steps, is_on_a_gpu = re.findall(r"^step +(\w+)", out, re.MULTILINE), "has no span" in out
+    assert len(steps) >= 2 and is_on_a_gpu == (served.settings["FLAVOUR"] == "gpu")
+    assert "door    receiving the request" in out
+
+
 # What the door counts of requests.
 OF_REQUESTS = re.compile(r"^bundle_(?:request|refused|step|cache|picture|answer)_.*$", re.MULTILINE)
 

@@ -70,12 +70,11 @@ def trace() -> None:
         "total_ms": 3000.0,
         "spans": [{"name": "received", "start_ms": 0.0, "ms": 1.0}, *steps],
     }
-    label = {"label": "mug", "index": 504, "probability": 0.987}
-    found = spans({"reading the file": 0.4, "connecting": 0.2}, 3012.0, timings)
+    found = spans({"preparing the request": 0.4, "connecting": 0.2}, 3012.0, timings)
     run("trace", {
-        "scripts.settings.pictures.one": lambda *_: __file__,
+        "scripts.recipes.asking.find_asked": lambda *_: [__file__],
         "scripts.server.running.running": lambda _: KNOWN,
-        "scripts.measuring.one_request.ask_traced": lambda *_: ({"labels": [label]}, found),
+        "scripts.measuring.one_request.ask_traced": lambda *_: ("mug, 98.7%", found),
     })  # fmt: skip
 
 

@@ -1,6 +1,7 @@
-"""Asks about one picture and shows where the time went: client, wire, door, and each step.
+"""Asks once and shows where the time went: client, wire, door, and each step.
 
-make trace IMG=mug.jpg [MODEL=birds]
+    make trace IMG=mug.jpg [MODEL=birds]
+    make trace TEXT="What a day!"       a pipeline of texts; likewise SOUND=, IN=, INPUTS=
 
 The request carries a `traceparent`; its trace is in the door's log, too.
 """
@@ -9,45 +10,55 @@ from __future__ import annotations
 
 import os
 import secrets
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from scripts.base import console
 from scripts.base.errors import UserError
+from scripts.base.text import printable
 from scripts.measuring.one_request import ask_traced
-from scripts.measuring.request_spans import draw_spans
+from scripts.measuring.request_spans import STEP, draw_spans
 from scripts.recipes import pipelines
+from scripts.recipes.asking import find_asked
+from scripts.recipes.layout import GPU
+from scripts.recipes.pipelines import Pipeline
 from scripts.server.running import running
 from scripts.settings import pictures
-
-# What an answer of each kind calls what it found, and how much of it each has.
-SHARES = {"labels": "probability", "boxes": "score", "areas": "share"}
 
 
 def main() -> int:
     pipeline = pipelines.find_asked_pipeline()
-    if pipeline.recipe.asked_about != "IMG":
-        raise UserError(
-            f"make trace asks about a picture, which {pipeline.name} does not take",
-            "the times of all requests are in the log: make logs",
-        )
-    file = Path(pictures.one(os.environ.get("IMG", ""), "trace"))
-    if not file.is_file():
-        raise UserError(f"{file} is not a file", "name one: make trace IMG=photo.jpg")
+    recipe = pipeline.recipe
+    asked = find_one(pipeline)
     server = running(pipeline)
     trace = secrets.token_hex(16)
-    answer, found = ask_traced(server.http, pipeline.ensemble, file, trace)
-    console.say(f"{file}: {describe_best(answer)}")
+    has_files = recipe.asked_about in pictures.EXAMPLES
+    prepare = partial(recipe.read_question, asked)
+    answer, found = ask_traced(server.http, pipeline.ensemble, prepare, has_files, trace)
+    console.say(f"{asked[0] if asked else 'its example'}: {printable(answer)}")
     for line in draw_spans(found, console.out.width):
         console.say(line)
+    silent = recipe.network_model(GPU) if server.flavour == "gpu" else None
+    if silent and silent not in [each.name for each in found if each.where == STEP]:
+        console.say(f"{silent} has no span: Triton computes it, between what does")
     console.say(f"trace {trace}; its line: make logs SINCE=1m | grep {trace[:8]}")
     return 0
 
 
-def describe_best(answer: dict[str, Any]) -> str:
-    """The first of its labels, boxes or areas, of which there may be none."""
-    key, share = next(each for each in SHARES.items() if each[0] in answer)
-    if not answer[key]:
-        return f"no {key}"
-    best = answer[key][0]
-    return f"{best['label'] or best.get('index')}, {best[share]:.1%}"
+def find_one(pipeline: Pipeline) -> list[str]:
+    """What to ask about; empty: an example."""
+    setting = pipeline.recipe.asked_about
+    if setting == "VIDEO":
+        raise UserError(
+            f"{pipeline.name} has a request for each frame, and make trace asks once",
+            "trace a picture: make trace MODEL=… IMG=photo.jpg",
+        )
+    asked = find_asked(setting, f"trace{pipeline.option}", os.environ)
+    if len(asked) > 1:
+        raise UserError(f"{setting} names {len(asked)} files", "make trace takes only one")
+    if setting in pictures.EXAMPLES and not Path(asked[0]).is_file():
+        raise UserError(
+            f"{asked[0]} is not a file", f"name one: make trace {pictures.EXAMPLES[setting][1]}"
+        )
+    pipeline.recipe.require_asked(asked, os.environ)
+    return asked

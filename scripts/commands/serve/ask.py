@@ -17,28 +17,22 @@ from __future__ import annotations
 import os
 import sys
 
-from scripts.base.errors import UserError
 from scripts.recipes import pipelines
-from scripts.recipes.asking import about_pictures, require_taken
+from scripts.recipes.asking import about_pictures, find_asked
 from scripts.recipes.pipelines import Pipeline
 from scripts.server import ask
 from scripts.server.running import running
-from scripts.settings import arguments, pictures
-
-MISSING = {
-    "TEXT": ("no text given", 'try: make sentiment TEXT="What a day!"'),
-    "VIDEO": ("no video given", "try: make watch VIDEO=clip.mp4, or VIDEO=0 for a camera"),
-}
+from scripts.settings import arguments
 
 
 def main() -> int:
     pipeline = find_pipeline(*sys.argv[1:])
     if pipeline.name == pipelines.DEFAULT:  # known without its recipe, whose kind is slow to import
-        named = about("IMG", f"classify{pipeline.option}")
+        named = find_asked("IMG", f"classify{pipeline.option}", os.environ)
         return about_pictures(
             ask.server_of(running(pipeline)), pipeline.ensemble, named, os.environ
         )
-    asked = about(pipeline.recipe.asked_about, f"classify{pipeline.option}")
+    asked = find_asked(pipeline.recipe.asked_about, f"classify{pipeline.option}", os.environ)
     pipeline.recipe.require_asked(asked, os.environ)
     return pipeline.recipe.ask(ask.server_of(running(pipeline)), asked, os.environ)
 
@@ -50,15 +44,3 @@ def find_pipeline(usual: str = "") -> Pipeline:
         return asked
     named = pipelines.find_pipeline(usual)
     return asked if type(asked.recipe) is type(named.recipe) else named
-
-
-def about(setting: str, command: str = "classify") -> list[str]:
-    value = os.environ.get(setting, "")
-    require_taken(setting, os.environ)
-    if setting in pictures.EXAMPLES:
-        return pictures.find_sources(value, command, setting)
-    if setting in ("INPUTS", "IN"):
-        return [value] if value else []
-    if not value:
-        raise UserError(*MISSING[setting])
-    return [value]

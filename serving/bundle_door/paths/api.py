@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from bundle_door.access.keys import Charged, charge_once
@@ -12,6 +13,8 @@ from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.limits import Limits
 from bundle_door.requests import Request
 from bundle_door.triton import Triton
+from bundle_door.watching.steps import Steps
+from bundle_door.watching.timeline import TIMINGS, read_timeline
 from bundle_door.wire import kserve
 from bundle_door.wire.inference import (
     HEADER_LENGTH,
@@ -31,10 +34,16 @@ class Api:
     """The handlers; `named` has the parts of the path: model, version, region."""
 
     def __init__(
-        self, triton: Triton, limits: Limits, own_id: str = "", keys: Charged | None = None
+        self,
+        triton: Triton,
+        limits: Limits,
+        steps: Steps,
+        own_id: str = "",
+        keys: Charged | None = None,
     ) -> None:
         """With the id of our own requests."""
         self._triton = triton
+        self._steps = steps
         self._limits = limits
         self._own_id = own_id
         self._keys = keys
@@ -42,22 +51,32 @@ class Api:
     # Inference
 
     async def infer(self, request: Request, named: Named) -> Answer:
-        model, version = named["model"], named["version"]
+        """With `timings=1`, Server-Timing tells of its steps; our own requests have none."""
+        if request.is_own or request.query.get(TIMINGS) != "1":
+            return await self._infer(request, named, self._own_id if request.is_own else "")
+        with self._steps.following() as followed:
+            answer = await self._infer(request, named, followed.id)
+            timeline = await read_timeline(request, followed)
+        return replace(answer, headers={**answer.headers, **timeline.header()})
+
+    async def _infer(self, request: Request, named: Named, request_id: str) -> Answer:
+        """`request_id`, if any, is nobody's to know, and in the place of the client's."""
+        model, version, waits = named["model"], named["version"], not request.is_own
         length = header_length(request.headers.get(HEADER_LENGTH), request.size)
-        may, own_id = request.may_be_repeated, self._own_id if request.is_own else ""
+        may = request.may_be_repeated
         if length is None:
-            signature = await self._triton.signature(model, version, waits=not own_id)
-            asked = from_raw(model, version, request.chunks, signature, (), own_id, may)
+            signature = await self._triton.signature(model, version, waits=waits)
+            asked = from_raw(model, version, request.chunks, signature, (), request_id, may)
         else:
             body, limits = request.body, self._limits
-            asked = from_body(model, version, body, length, limits, may, own_id)
+            asked = from_body(model, version, body, length, limits, may, request_id)
             if self._keys and asked.rows > 1:
-                answer = await self._triton.describe("ModelConfig", model, version, not own_id)
+                answer = await self._triton.describe("ModelConfig", model, version, waits)
                 if answer.config.max_batch_size:
                     charge_once(self._keys, request.note, asked.rows - 1)
-        response = await self._triton.infer(model, asked, request.onwards, waits=not own_id)
-        if own_id:
-            response.ClearField("id")  # which is nobody's to know
+        response = await self._triton.infer(model, asked, request.onwards, waits=waits)
+        if request_id:
+            response.id = asked.id
         return make_answer(response, asked, self._limits)
 
     # Health

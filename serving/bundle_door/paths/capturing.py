@@ -16,12 +16,13 @@ from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.paths.behind import Behind
 from bundle_door.paths.candidates import draw
 from bundle_door.paths.measured import Observer
-from bundle_door.paths.plain import MASK, TIMINGS
+from bundle_door.paths.plain import MASK
 from bundle_door.paths.routes import Handler, Route, for_the_admin
 from bundle_door.paths.shadowing import is_good
 from bundle_door.requests import Request
 from bundle_door.settings import NOTHING, Keep
 from bundle_door.watching.captures import Captures, Record
+from bundle_door.watching.timeline import TIMINGS
 from bundle_door.wire.inference import HEADER_LENGTH, header_length
 from bundle_serving.process.log_lines import log
 from bundle_serving.protocol.gists import read_labels

@@ -22,7 +22,7 @@ from bundle_door.paths.found import Found, list_outputs, read_answer
 from bundle_door.requests import Request
 from bundle_door.triton import Triton
 from bundle_door.watching.steps import Followed, Steps
-from bundle_door.watching.timeline import Timeline
+from bundle_door.watching.timeline import TIMINGS, read_reports, read_timeline
 from bundle_door.wire.inference import Signature, from_raw, values
 from bundle_door.wire.multipart import File, files
 from bundle_serving.process.main_pipeline import find_main
@@ -37,8 +37,8 @@ TOO_MUCH = Refused(
     "the pictures before this one are as large as those of a request may be together; send it in"
     " another request (or raise MAX_MEGAPIXELS)",
 )
-# Parameters: 1, and the answer has the times of its steps, or which class each pixel belongs to.
-TIMINGS, MASK = "timings", "mask"
+# A parameter: 1, and the answer says which class each pixel belongs to.
+MASK = "mask"
 
 Named = Mapping[str, str]
 
@@ -166,16 +166,9 @@ async def share_of(file: File, followed: Followed) -> float:
     return next((share for known, *_, share in pictures if known == size), 0.0)
 
 
-async def read_reports() -> None:
-    """The steps have sent them before Triton had its answer: they are only to be read."""
-    await asyncio.sleep(0)
-
-
 async def add_timings(content: dict[str, Any], request: Request, followed: Followed) -> Answer:
     """With Server-Timing, and with `timings=1` also with the times in the JSON."""
-    await read_reports()
-    timeline = Timeline(request, followed.reports)
-    timeline.note(request.note)
+    timeline = await read_timeline(request, followed)
     if request.query.get(TIMINGS) == "1":
         content = {**content, "timings": timeline.as_json()}
     return as_json(content, headers=timeline.header())

@@ -3,6 +3,7 @@ What lies between two spans was spent waiting and on the way."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -10,9 +11,24 @@ from typing import Any
 
 from bundle_door.note import Note
 from bundle_door.requests import Request
-from bundle_door.watching.steps import Report
+from bundle_door.watching.steps import Followed, Report
 
 TOKEN = re.compile(r"[\w.-]+", re.ASCII)
+# A request's parameter: 1, and the answer has the times of its steps.
+TIMINGS = "timings"
+
+
+async def read_reports() -> None:
+    """The steps have sent them before Triton had its answer: they are only to be read."""
+    await asyncio.sleep(0)
+
+
+async def read_timeline(request: Request, followed: Followed) -> Timeline:
+    """Of a request that Triton has answered; its log line has the times, too."""
+    await read_reports()
+    timeline = Timeline(request, followed.reports)
+    timeline.note(request.note)
+    return timeline
 
 
 class Timeline:
@@ -57,13 +73,14 @@ class Timeline:
         return busy
 
     def header(self) -> dict[str, str]:
-        """Server-Timing, which a browser's tools and `curl -i` show."""
+        """Server-Timing, which a browser's tools and `curl -i` show; `start` is ours."""
         return {"server-timing": ", ".join(self._entries())}
 
     def _entries(self) -> Iterator[str]:
         for name, _, began, ended, _ in self._spans:
             if TOKEN.fullmatch(name):
-                yield f"{name};dur={milliseconds(ended - began)}"
+                start = milliseconds(began - self._began)
+                yield f"{name};dur={milliseconds(ended - began)};start={start}"
         yield f"total;dur={milliseconds(self._ended - self._began)}"
 
 

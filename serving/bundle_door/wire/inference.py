@@ -39,6 +39,8 @@ class Asked:
     binary_by_default: bool
     # Of a batch, if the model takes any.
     rows: int = 1
+    # The client's own.
+    id: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ def from_body(
         binary={output.name: output.parameters.binary_data for output in asked.outputs},
         binary_by_default=by_default,
         rows=asked.inputs[0].shape[0] if asked.inputs and asked.inputs[0].shape else 1,
+        id=asked.id,
     )
 
 

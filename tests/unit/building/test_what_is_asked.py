@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from scripts.base.errors import UserError
-from scripts.recipes.asking import ASKED_ABOUT, about_pictures, require_taken
+from scripts.recipes.asking import ASKED_ABOUT, about_pictures, find_asked, require_taken
 
 
 @pytest.mark.parametrize("setting", ASKED_ABOUT)
@@ -26,7 +26,7 @@ def test_a_file_takes_what_is_found_in_pictures_and_videos(setting: str) -> None
     ("given", "remedy"),
     [
         ({"IMG": "photos", "SOUND": "bell.wav"}, "leave it out"),
-        ({"SOUND": "bell.wav"}, "make ask IMG=…"),
+        ({"SOUND": "bell.wav"}, "give IMG=… instead"),
     ],
 )
 def test_a_pipeline_is_asked_about_one_thing(given: dict[str, str], remedy: str) -> None:
@@ -39,3 +39,13 @@ def test_answers_go_to_one_place() -> None:
     unasked = cast(Any, None)
     with pytest.raises(UserError, match="OUT= and JSON=1 both say where the answers go"):
         about_pictures(unasked, "birds", ["photos"], {"OUT": "answers.csv", "JSON": "1"})
+
+
+def test_what_a_command_is_asked_about() -> None:
+    """A function and a table have an example, all else has none."""
+    assert find_asked("TEXT", "trace", {"TEXT": "What a day!"}) == ["What a day!"]
+    assert find_asked("IN", "trace", {}) == find_asked("INPUTS", "trace", {}) == []
+    for setting, given in (("TEXT", "TEXT="), ("IMG", "IMG="), ("SOUND", "SOUND=")):
+        with pytest.raises(UserError, match=r"no \w+ given") as refused:
+            find_asked(setting, "trace MODEL=mine", {})
+        assert f"make trace MODEL=mine {given}" in str(refused.value.remedy)

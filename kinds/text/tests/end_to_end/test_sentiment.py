@@ -177,5 +177,5 @@ def test_a_hub_that_is_not_reached_is_named_with_the_way_out(
 def test_it_tells_what_is_asked_in_vain(with_sentiment: Project) -> None:
     assert "no text given" in with_sentiment.make("sentiment").stderr
     done = with_sentiment.make("classify", MODEL="sentiment", IMG="photo.jpg")
-    assert "IMG is given, which this pipeline does not take; make ask TEXT=…" in done.stderr
+    assert "IMG is given, which this pipeline does not take; give TEXT=… instead" in done.stderr
     assert "minilm" in with_sentiment.made("models", COLUMNS="200")
