@@ -263,7 +263,9 @@ def test_steps_of_ones_own(fresh: Project, tmp_path: Path, steps: str) -> None:
     (line,) = error_lines(fresh.make("add-model", **words, NAME="own", TRUST="1").stderr)
     assert "post.py, line 5: IndexError" in line
     (tmp_path / "post.py").write_text(POST)
-    fresh.made("add-model", **words, NAME="own", TRUST="1")
+    fresh.made("add-model", **words, NAME="own", TRUST="1", STEPS=steps)
+    ready = re.findall(r"^ ?(own_\w+) +\d+ +READY", fresh.made("models"), re.MULTILINE)
+    assert ("own_preprocessing" in ready) == (steps == "3")
     answer = json.loads(fresh.made("classify", MODEL="own", IMG=f"{tmp_path}/photo.jpg", JSON="1"))
     assert answer["labels"][0]["index"] == 9 - usual
     assert answer["labels"][0]["probability"] == 1
