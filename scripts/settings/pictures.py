@@ -15,6 +15,7 @@ EXAMPLES = {
     "IMG": ("picture", "IMG=photo.jpg"),
     "SOUND": ("sound", "SOUND=bell.wav"),
 }
+STANDARD_INPUT = "-"
 
 
 def find_sources(text: str, command: str = "classify", setting: str = "IMG") -> list[str]:
@@ -31,7 +32,10 @@ def find_sources(text: str, command: str = "classify", setting: str = "IMG") -> 
         raise UserError(
             f"{setting}={text} has a quote that is not closed", "close it, or check the path"
         ) from None
-    return [name for word in words for name in _matching(os.path.expanduser(word), setting)]
+    found = [name for word in words for name in _matching(os.path.expanduser(word), setting)]
+    if not any(map(_may_be_there, found)):  # before a server is started to be asked about them
+        raise UserError(f"{setting}={text}: no such file", "check the path")
+    return found
 
 
 def one(text: str, command: str) -> str:
@@ -47,6 +51,10 @@ def is_same(path: str, picture: str) -> bool:
         return os.path.samefile(path, picture)
     except OSError:
         return False
+
+
+def _may_be_there(name: str) -> bool:
+    return name == STANDARD_INPUT or "://" in name or os.path.exists(name)
 
 
 def _matching(word: str, setting: str) -> list[str]:

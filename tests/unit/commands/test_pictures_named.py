@@ -38,7 +38,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("Ann's.jpg", ["Ann's.jpg"]),
         ("https://example.org/a.jpg?b=[c]", ["https://example.org/a.jpg?b=[c]"]),
         ("a.jpg " * 60, ["a.jpg"] * 60),
-        ("~no-such-user/a.jpg", ["~no-such-user/a.jpg"]),
+        ("~no-such-user/a.jpg a.jpg", ["~no-such-user/a.jpg", "a.jpg"]),
+        ("-", ["-"]),
     ],
 )
 def test_whatever_the_shell_left_in_it(text: str, found: list[str]) -> None:
@@ -53,6 +54,7 @@ def test_whatever_the_shell_left_in_it(text: str, found: list[str]) -> None:
         ("", "no picture given"),
         ('"x', "has a quote that is not closed"),
         ("*.png", r"\*\.png matches no file"),
+        ("nowhere.jpg none.jpg", "IMG=nowhere.jpg none.jpg: no such file"),
     ],
 )
 def test_what_names_nothing_is_refused(text: str, cause: str) -> None:

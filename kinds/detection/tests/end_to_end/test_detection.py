@@ -110,6 +110,8 @@ def test_the_command_prints_and_draws(with_detection: Project, tmp_path: Path) -
 
 def test_a_drawing_that_cannot_be_saved_is_refused_before_anything_starts(tmp_path: Path) -> None:
     project = Project.copy(tmp_path, FLAVOUR="local")
+    for name in ("a.png", "b.png"):
+        (project.path / name).touch()
     for wrong, reason in (
         ({"OUT": "drawn.doc"}, "OUT=drawn.doc does not say what kind of picture"),
         ({"OUT": "drawn.png", "IMG": "a.png b.png"}, "OUT= takes one picture, and there are 2"),
