@@ -23,6 +23,8 @@ class Request:
     complete: int = 0
     # For the log.
     note: Note = field(default_factory=lambda: Note(""))
+    # A name that is in the query more than once, if any is; `query` has the last one.
+    twice: str = ""
 
     @property
     def is_own(self) -> bool:
@@ -47,3 +49,8 @@ class Request:
     @property
     def body(self) -> bytes:
         return self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks)
+
+
+def find_twice(query: Sequence[tuple[str, str]]) -> str:
+    names = [name for name, _ in query]
+    return next((name for name in names if names.count(name) > 1), "")

@@ -13,7 +13,7 @@ from bundle_door.limits import Load, Share, too_large
 from bundle_door.note import REQUEST_ID, Note, address_of, note_of
 from bundle_door.paths.candidates import ANSWERED_BY
 from bundle_door.paths.routes import Route, find_route
-from bundle_door.requests import Request
+from bundle_door.requests import Request, find_twice
 from bundle_door.watching.request_log import HUNG_UP
 from bundle_door.wire.compression import choose_encoding, compress, decompress
 from bundle_door.wire.http1 import Body, Incoming
@@ -83,15 +83,17 @@ class Service:
         encoding = choose_encoding(headers.get("accept-encoding", ""))
         with self.load.request(always=route.light) as share:
             chunks = [] if route.light else await self._body(incoming, share, note)
+            given = parse_qsl(incoming.query, keep_blank_values=True) if incoming.query else []
             request = Request(
                 method,
                 incoming.path,
                 headers,
-                dict(parse_qsl(incoming.query, keep_blank_values=True)) if incoming.query else {},
+                dict(given),
                 chunks,
                 arrived,
                 time.monotonic_ns(),
                 note,
+                find_twice(given),
             )
             answer = await handler(request, named)
         return await encode_answer(answer, encoding) if encoding else answer

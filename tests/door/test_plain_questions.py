@@ -95,6 +95,7 @@ def test_good_and_bad_pictures_in_one_request(server: Behind, files: dict[str, P
         (MODEL + "&top=many", ["--data-binary", "@low.jpg"], 400, "top=many is not a number"),
         (MODEL + "&topp=3", ["--data-binary", "@low.jpg"], 400, "topp is not a parameter of this"),
         (MODEL + "&top", ["--data-binary", "@low.jpg"], 400, "top= is not a number"),
+        (MODEL + "&top=1&top=2", ["--data-binary", "@low.jpg"], 400, "top is given twice"),
         (f"model={'x' * 300}", ["--data-binary", "@low.jpg"], 400, "model has 300 characters"),
         ("model=text", ["--data-binary", "@low.jpg"], 400, "text does not accept picture files"),
         ("model=none", ["--data-binary", "@low.jpg"], 404, "Request for unknown model"),

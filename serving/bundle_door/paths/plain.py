@@ -55,7 +55,7 @@ class PlainQuestions:
     async def classify(self, request: Request, named: Named) -> Answer:
         """What a picture shows; with several pictures, each has its answer or its own error."""
         try:
-            check_query(request.query, "top", "model", TIMINGS, MASK)
+            check_query(request, "top", "model", TIMINGS, MASK)
             top_of(request.query)
             model = request.query.get("model", find_main())
             form = request.headers.get("content-type", "").startswith("multipart/")
@@ -89,7 +89,7 @@ class PlainQuestions:
     async def sentiment(self, request: Request, named: Named) -> Answer:
         """The sentiment of a text."""
         try:
-            check_query(request.query, TIMINGS)
+            check_query(request, TIMINGS)
             check_not_empty(request.chunks)
             signature = await self._triton.signature(SENTIMENT, "")
             with self._steps.following() as followed:
@@ -128,15 +128,17 @@ class PlainQuestions:
             return refused
 
 
-def check_query(query: Mapping[str, str], *known: str) -> None:
-    """What is misspelt would otherwise be left out without a word."""
-    for name, value in query.items():
+def check_query(request: Request, *known: str) -> None:
+    """What is misspelt, or there twice, would otherwise be left out without a word."""
+    for name, value in request.query.items():
         if name not in known:
             raise Refused(
                 400, f"{name[:50]} is not a parameter of this; known are {', '.join(known)}"
             )
         if len(value) > MOST_NAME:
             raise Refused(400, f"{name} has {len(value)} characters; send {MOST_NAME} at most")
+    if request.twice:
+        raise Refused(400, f"{request.twice} is given twice; give it once")
 
 
 def top_of(query: Mapping[str, str]) -> int | None:
