@@ -27,6 +27,7 @@ from scripts.measuring import photos
 from scripts.measuring.perf_analyzer import at_hand, require
 from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU, Share, in_one_step
+from scripts.repository import archive
 from scripts.repository.model_folders import lay_out
 from scripts.server import engines
 from scripts.server.layouts import layout
@@ -70,7 +71,7 @@ def main() -> int:
     require(name)
     if asked.images:
         photos.read_or_draw(asked.images)  # or ends, before anything is stopped
-    with stop_meanwhile(server), lock.one_at_a_time():
+    with stop_meanwhile(server, stack, settings), lock.one_at_a_time():
         try:
             return tune(stack, settings, goal, seconds)
         finally:
@@ -78,8 +79,9 @@ def main() -> int:
 
 
 @contextmanager
-def stop_meanwhile(server: State | None) -> Iterator[None]:
-    """A running server would distort the figures, but it is stopped only with STOP=1."""
+def stop_meanwhile(server: State | None, stack: Stack, settings: Settings) -> Iterator[None]:
+    """A running server would distort the figures, but it is stopped only with STOP=1, and once
+    there is a network to be measured."""
     if server is None or not flavour.stack(server.flavour, server.settings_at_start).alive():
         yield
         return
@@ -88,6 +90,10 @@ def stop_meanwhile(server: State | None) -> Iterator[None]:
             f"the running {server.flavour} server uses the cores to be measured",
             "make tune STOP=1 stops it during the search and restarts it; or run make down first",
         )
+    main = pipelines.main()
+    with lock.one_at_a_time(), archive.draft(main, serving(main)) as draft:
+        stack.prepare()
+        engines.export(stack, settings, main, draft)  # to the cache
     console.note(
         f"stopping the {server.flavour} server during the search; it is restarted afterwards"
     )
