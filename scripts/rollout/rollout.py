@@ -402,10 +402,11 @@ def require_agreement(found: Agreement, candidate: Version, least_percent: float
 def ask_version(
     up_now: Up, model: str, version: Version, questions: Sequence[Question]
 ) -> Generator[Answer]:
-    connection = up_now.server.http.connection(timeout=60)
+    server = up_now.server.http
+    connection = server.connection(timeout=60)
     try:
         for question in questions:
-            yield ask(connection, model, question)
+            yield ask(connection, model, question, server.uncounted_headers)
     except (OSError, http.client.HTTPException, ValueError) as fault:
         raise UserError(f"{version.title} does not answer ({fault})", STAYS) from None
     finally:
@@ -424,10 +425,10 @@ def gists(version: Version, answers: Sequence[Answer]) -> list[Hashable]:
 
 def _ask_golden(switch: Switch, up_now: Up) -> None:
     """Compares the new version, on the running server, with PyTorch's answers."""
-    made, recipe = switch.new.workspace, switch.new.pipeline.recipe
-    connection = up_now.server.http.connection(timeout=60)
+    made, recipe, server = switch.new.workspace, switch.new.pipeline.recipe, up_now.server.http
+    connection, headers = server.connection(timeout=60), server.uncounted_headers
     try:
-        answers = [ask(connection, switch.candidate, each) for each in recipe.golden(made)]
+        answers = [ask(connection, switch.candidate, each, headers) for each in recipe.golden(made)]
     except (OSError, http.client.HTTPException, ValueError) as fault:
         raise Refused(switch.new.number, f"it gives no answer ({fault})") from None
     seen = recipe.judge(made, answers)

@@ -44,6 +44,9 @@ def main() -> int:
     elif id := forget.value_in(asked):
         remove(id, of.value_in(asked))
     elif asked.follow:
+        if not is_elsewhere(asked.to) or of.value_in(asked) or most.value_in(asked):
+            why = "FOLLOW=1 moves to S3 what the server keeps"
+            raise UserError(why, "name that alone: TO=s3://bucket/kept FOLLOW=1")
         return move_on(asked.to)
     else:
         kept = Kept.find(of.value_in(asked), key.value_in(asked))
@@ -63,8 +66,6 @@ def main() -> int:
 def move_on(to: str) -> int:
     """What the server has kept is there only as long as S3 is away, or for a pause. What does not
     work at first ends it; later it may be away for a while, as the server may."""
-    if not is_elsewhere(to):
-        raise UserError("FOLLOW=1 moves what is kept to S3", "say where: TO=s3://bucket/kept")
     moved, pause, away = move(to), PAUSE_S, False
     console.note(f"moved {moved:,} requests to {to}; it goes on, until Ctrl-C")
     with suppress(KeyboardInterrupt):

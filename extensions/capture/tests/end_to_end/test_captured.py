@@ -117,6 +117,9 @@ def test_another_version_is_asked_again(keeping: Project) -> None:
     assert re.search(r"0 of (\d+) labels changed", told)
     assert "version 1" in keeping.made("status") or " v1 " in keeping.made("status")
     assert "_candidate" not in keeping.made("models")
+    before = count_kept(keeping)
+    keeping.made("rollout", WATCH_SECONDS="1", MAX_P99_RATIO="20")
+    assert count_kept(keeping) == before  # of what a rollout asks, nothing is kept
 
 
 @pytest.mark.skipif(not parts.find("place"), reason="nothing here knows S3")
