@@ -223,14 +223,19 @@ def test_one_container_takes_it_in_and_serves_it(alone: Alone, tmp_path: Path) -
         finally:
             server.remove(force=True)
 
-    (model / "labels.txt").write_text("one\ntwo\n")
-    server = engine.containers.run(image, detach=True, **shut_in)
-    try:
-        assert server.wait()["StatusCode"] == 1
-        (line,) = error_lines(server.logs().decode())
-        assert "2 labels, and birds.onnx 10 classes" in line
-    finally:
-        server.remove(force=True)
+    for name, text, cause in (
+        ("requirements.txt", "robins\n", "cannot be installed by this image, which has no pip"),
+        ("labels.txt", "one\ntwo\n", "2 labels, and birds.onnx 10 classes"),
+    ):
+        (model / "requirements.txt").unlink(missing_ok=True)
+        (model / name).write_text(text)
+        server = engine.containers.run(image, detach=True, **shut_in)
+        try:
+            assert server.wait()["StatusCode"] == 1
+            (line,) = error_lines(server.logs().decode())
+            assert cause in line
+        finally:
+            server.remove(force=True)
 
 
 PRE = """
