@@ -10,8 +10,10 @@ from itertools import groupby
 from bundle_door.watching.captures import LINES, Record, read_line
 from scripts.base.errors import UserError
 from scripts.repository import place
+from scripts.server.triton import triton_api
 from scripts.settings.settings import Settings
 
+TOGETHER = 100  # requests, before their day's lines are written again
 DAY = len("2026-11-27")
 
 
@@ -55,15 +57,26 @@ class Store:
             given = [(json.dumps(record).encode(), record) for record in kept]
             known = {*self._read_lines(f"{day}{LINES}")}
             new = [each for each in given if each[0] not in known]
-            for number, (_, record) in enumerate(new, 1):
+            for at in range(0, len(new), TOGETHER):
+                show(f"{day}, {at:,} of {len(new):,}")
+                added += self._add_some(f"{day}{LINES}", new[at : at + TOGETHER], fetch)
+        return added
+
+    def _add_some(
+        self, day: str, some: Sequence[tuple[bytes, Record]], fetch: Callable[[str], bytes]
+    ) -> int:
+        """Files before the lines that name them, and without those that have gone since."""
+        lines = []
+        for line, record in some:
+            try:
                 if name := record.get("file"):
                     self.folder.write(name, fetch(name))
-                show(f"{day}, {number:,} of {len(new):,}")
-            if new:  # files before the lines that name them; what was forgotten meanwhile stays so
-                there = self._read_lines(f"{day}{LINES}")
-                self._write_lines(f"{day}{LINES}", [*there, *(line for line, _ in new)])
-            added += len(new)
-        return added
+            except triton_api.Missing:
+                continue
+            lines.append(line)
+        if lines:  # what was forgotten meanwhile stays so
+            self._write_lines(day, [*self._read_lines(day), *lines])
+        return len(lines)
 
     def forget(self, id: str) -> int:
         forgotten = 0

@@ -22,6 +22,10 @@ def get(address: Address, path: str = "") -> Any:
     return _ask(address, urllib.request.Request(_url(address, path)), SECONDS)
 
 
+class Missing(UserError):
+    """What was asked for is not there."""
+
+
 def fetch(address: Address, path: str) -> bytes:
     """GET /v2/path, of what is no JSON."""
     request = urllib.request.Request(_url(address, path))
@@ -61,7 +65,8 @@ def _ask(
                 f"{request.host} rejects the key in {admin_key.SHOWN}",
                 "make up restarts it with this key",
             ) from None
-        raise UserError(_message(refusal), "see make logs") from None
+        kind = Missing if refusal.code == http.client.NOT_FOUND else UserError
+        raise kind(_message(refusal), "see make logs") from None
     except TimeoutError:
         raise UserError(
             f"{where} within {timeout:g} s", "if this persists: make down && make up"

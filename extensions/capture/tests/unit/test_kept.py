@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from bundle_door.watching.captures import Captures
 from extensions.capture.kept import Kept, sort_by_worth
+from extensions.capture.store import TOGETHER, Store
 from scripts.base.errors import UserError
+from scripts.repository.place import Folder
+from scripts.server.triton.triton_api import Missing
 
 
 def record(id: str, *labels: tuple[str, float]) -> dict[str, object]:
@@ -54,3 +58,36 @@ def test_pictures_to_be_labelled_lie_by_what_they_were_called(folder: Path, tmp_
         "7/2.jpg",
         "a_b/1_...jpg",
     ]
+
+
+class Elsewhere(dict[str, bytes]):
+    """A rehearsal of a folder on S3."""
+
+    def read(self, name: str) -> bytes | None:
+        return self.get(name)
+
+    def write(self, name: str, content: bytes) -> None:
+        self[name] = content
+
+
+def test_what_goes_while_it_is_copied_stops_nothing() -> None:
+    """The server makes room for others meanwhile; S3 may be gone after the first of many."""
+    count = TOGETHER + 10
+    records = [record(str(number)) | {"file": f"{number}.jpg"} for number in range(count)]
+
+    def fetch(name: str) -> bytes:
+        if name == "3.jpg":
+            raise Missing("Not Found", "")
+        if is_away and name == f"{TOGETHER}.jpg":
+            raise UserError("nothing is listening", "")
+        return name.encode()
+
+    there, is_away = Elsewhere(), True
+    store = Store(cast(Folder, there))
+    with pytest.raises(UserError):
+        store.add(records, fetch)
+    assert len(there["2026-11-27.jsonl"].splitlines()) == TOGETHER - 1
+    is_away = False
+    assert store.add(records, fetch) == 10
+    lines = there["2026-11-27.jsonl"].splitlines()
+    assert len(lines) == count - 1 and not any(b'"3.jpg"' in line for line in lines)
