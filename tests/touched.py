@@ -26,7 +26,10 @@ RULES: dict[str, tuple[str, ...]] = {
     "scripts/": (f"{END}lifecycle.py",),
     "scripts/evaluation/": (f"{END}eval.py",),
     "scripts/measuring/": (f"{END}bench.py", f"{END}comparison.py"),
-    "scripts/recipes/": (f"{END}kinds.py", f"{END}add_model.py", f"{END}own_main.py"),
+    "scripts/recipes/": (
+        *(f"{END}kinds.py", f"{END}add_model.py", f"{END}own_main.py"),
+        f"{END}starving.py",
+    ),
     "scripts/repository/": (f"{END}rollout.py", f"{END}own_models.py", f"{END}add_model.py"),
     "scripts/program/": (f"{END}program.py",),
     "scripts/rollout/": (

@@ -101,7 +101,7 @@ def tensor(request: Any, name: str) -> Any:
     if cupy := _find_cupy():
         lies = cupy.from_dlpack(given)
     else:
-        from bundle_serving.host_copy import copy_to_host
+        from bundle_serving.protocol.host_copy import copy_to_host
 
         return copy_to_host(given)
     # Otherwise the first GPU would compute with it, which may have no access to another's memory.

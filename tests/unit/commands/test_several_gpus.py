@@ -19,8 +19,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bundle_serving import health, host_copy
+from bundle_serving import health
 from bundle_serving.process import gpu
+from bundle_serving.protocol import host_copy
 from bundle_serving.scores import softmax
 from scripts.settings.settings import Settings
 from scripts.stacks.gpu import scores_stay, why_no_gpu
