@@ -130,9 +130,9 @@ def test_a_dropped_picture_is_asked_of_both_versions(tab: Tab, tmp_path: Path) -
     assert titles == ["Pictures, version 3 same", "Pictures, version 7 same"]
     assert tab.text("#tally") == "same 1 · differs 0"
     assert tab.text(".labels li").split("\n") == ["high", "100.0 %"]
-    # Untrained weights are told of the pipelines chosen, and of each answer.
+    # Untrained weights are told of the pipelines chosen, of each answer, and in both menus.
     assert tab.text(".answer .facts") == "untrained weights mobilenet_v2, weights random"
-    assert str(tab.run("document.body.innerText")).lower().count("untrained") == 3
+    assert str(tab.run("document.body.innerText")).lower().count("untrained") == 5
     assert "candidate, 10%" in tab.text(".answer:nth-of-type(2) .facts")
     assert tab.console == []
     tab.drop(broken)
@@ -464,7 +464,9 @@ def test_refused_and_failed_are_told_apart(tab: Tab) -> None:
         "failed 2",
     ]
     assert tab.run(f"{tiles}.map(each => each.className)") == ["", "", "bad"]
-    assert tab.text("#series tbody").split()[-3:] == ["2", "1", "2"]
+    rows = "[...document.querySelectorAll('#series tr')]"
+    (row,) = tab.run(f"{rows}.map(each => each.innerText).filter(each => each.includes('http'))")
+    assert row.split()[-3:] == ["2", "1", "2"]
     assert tab.text("#gpus").splitlines() == [
         "GPU: 42 % busy · 3.1 of 24.0 GB · 55 of 72 W",
         "GPU: 0 % busy",  # of which DCGM may not be asked
@@ -518,7 +520,7 @@ def test_few_answers_have_a_median(tab: Tab, page: Behind) -> None:
         tile = "document.querySelector('#tiles div:nth-child(2)')"
         assert tab.until(f"{tile}?.innerText.replace(/\\s+/g, ' ')") == shown
     cells = tab.run("[...document.querySelectorAll('#series td.few')].map(each => each.innerText)")
-    assert cells[:2] == ["13 more", "93 more"]
+    assert cells[:2] == ["\N{EN DASH}", "\N{EN DASH}"]
     # The figure is of the pipeline that is chosen.
     choose(tab, "detection")
     shown = "median of Detection 99 ms"
@@ -545,14 +547,49 @@ def test_the_header_is_as_high_as_its_figures(tab: Tab, page: Behind) -> None:
 
 
 def test_nothing_is_explained_that_is_not_there(tab: Tab, page: Behind) -> None:
-    """Nor does the keyboard stop at it."""
+    """Nor does the keyboard stop at it, once nothing is served any more."""
     explained = "document.querySelector('.scroll + .facts').checkVisibility()"
     open_played(tab, f"http://localhost:{page.http_port}/", """
+        window.looks ??= 0;
+        if (path.startsWith('page/served.json') && looks++)
+          return changed(real(path, options), told => { told.pipelines = []; });
         if (path.startsWith('page/live.json'))
           return changed(real(path, options), told => { told.series = []; });""")  # fmt: skip
-    tab.until("document.querySelector('#history').innerText")
+    assert tab.until(explained)
+    tab.until("document.getElementById('series').hidden")
     assert not tab.run(explained)
     assert not tab.run("document.querySelector('.scroll').checkVisibility()")
+
+
+def test_what_nobody_has_asked_is_listed_too(tab: Tab, page: Behind) -> None:
+    """And how much was answered since the start."""
+    open_played(tab, f"http://localhost:{page.http_port}/", """
+        if (path.startsWith('page/live.json')) return changed(real(path, options), told => {
+          const error = { at: 1, pipeline: 'detection', status: 400, why: 'bad_request' };
+          Object.assign(told, { series: [], answered: 1204, unanswered: 3, slowest_ms: 690 });
+          told.errors = [error, { ...error, at: 2 }, { ...error, at: 3, status: 503, why: 'busy' }];
+        });""")  # fmt: skip
+    tab.until("document.querySelectorAll('#series tbody tr').length > 2")
+    rows = "[...document.querySelectorAll('#series tbody tr')]"
+    nothing = ["\N{EN DASH}"]
+    for row in tab.run(f"{rows}.map(each => [...each.cells].map(cell => cell.innerText))"):
+        assert row[1:] == [*nothing * 2, "0.0", *nothing * 3, "0", "0", "0"]
+    assert tab.text("#totals").startswith("1,204 answered, 3 not, since ")
+    assert tab.text("#totals").endswith("; the slowest of these 15 minutes took 690 ms")
+    assert tab.text("#errors li:last-child").endswith("Detection: bad request (400), 2 times")
+
+
+def test_few_answers_are_taken_along_too(tab: Tab, tmp_path: Path) -> None:
+    choose(tab, PIPELINE)
+    tab.run("document.getElementById('beside').value = ''")
+    assert tab.run("document.getElementById('saved').hidden")
+    tab.drop(*many(tmp_path, 2))
+    tab.until("document.querySelectorAll('.labels').length === 2")
+    files = [each["file"] for each in json.loads(save(tab, "JSON"))]
+    assert files == ["000.jpg", "001.jpg"]
+    assert save(tab, "CSV").count("\n") == 2 * 3 + 1
+    tab.run("document.getElementById('forget').click()")
+    assert tab.run("document.getElementById('saved').hidden")
 
 
 def test_the_figures_lead_to_the_server(tab: Tab, tmp_path: Path) -> None:
@@ -851,7 +888,7 @@ def save(tab: Tab, form: str) -> str:
         tab.run(f"""{{ let saved; const make = URL.createObjectURL;
         HTMLAnchorElement.prototype.click = function() {{ window.savedAs = this.download; }};
         URL.createObjectURL = blob => {{ saved = blob; return make(blob); }};
-        [...document.querySelectorAll('.many-head button')]
+        [...document.querySelectorAll('#saved button')]
           .find(each => each.innerText === '{form}').click();
         const text = new TextDecoder('utf-8', {{ ignoreBOM: true }});
         saved = saved.arrayBuffer().then(each => text.decode(each));
@@ -903,7 +940,7 @@ def test_pictures_that_found_no_server_are_asked_again(tab: Tab, tmp_path: Path)
         window.fetch = (path, options) => String(path).startsWith('classify') && fails-- > 0
           ? Promise.reject(new TypeError('gone')) : real(path, options); }""")
     tab.drop(*many(tmp_path, 10))
-    tab.until("document.querySelector('.far')?.innerText.startsWith('20 of 20')")
+    tab.until("document.querySelector('.far')?.innerText.startsWith('13 of 20 answered, 7 not')")
     assert json.loads(save(tab, "JSON"))[0]["error"] == "The server does not answer"
     press(tab, tab.text(".again"))
     tab.until("document.querySelector('.many .facts').innerText.includes('same 10, differs 0')")
@@ -917,12 +954,13 @@ def test_many_answers_are_summed_up_and_taken_along(tab: Tab, tmp_path: Path) ->
     broken = tmp_path / "=1+1.jpg"
     broken.write_bytes(b"text")
     tab.drop(*many(tmp_path, 11), broken)
-    tab.until("document.querySelector('.far').innerText.startsWith('12 of 12')")
+    tab.until("document.querySelector('.far').innerText.startsWith('11 of 12 answered, 1 not')")
     why = "Not a JPEG"
-    assert tab.text(".many .facts") == f"untrained weights Pictures, version 3: 11 high, 1 “{why}”"
+    assert tab.text(".many .facts") == "untrained weights Pictures, version 3: 11 high"
+    assert tab.text(".faults") == f"1 without an answer: {why}"
     assert tab.text(".grid li:last-child .said") == why
     assert tab.text(".grid .file") == "000.jpg"
-    assert tab.text(".many-head").split()[-2:] == ["CSV", "JSON"]
+    assert tab.text("#saved").split() == ["CSV", "JSON"]
     assert not count_shown(tab, ".many-head button:first-of-type")  # Stop
     head, *lines = save(tab, "CSV").splitlines()
     named = "file,pipeline,model,version,rank,label,probability,error,class,ms,share"

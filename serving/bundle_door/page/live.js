@@ -3,7 +3,7 @@ import { byId, element, shape } from "./elements.js";
 import { json } from "./server.js";
 import { ms } from "./answers/answers.js";
 
-const EVERY_MS = 5000, SOON_MS = 1000;
+const EVERY_MS = 5000, SOON_MS = 1000, MOST_EVENTS = 6;
 // What has not come by then will not: a server that stands still, or a network that lost it.
 const PATIENT_MS = 10_000;
 const BECAME = {
@@ -15,10 +15,11 @@ let seen = null;
 
 let wake = () => {}, soon = null, due = false;
 
-export async function watch(names) {
+// `list`: the models that are served, asked or not.
+export async function watch(names, list) {
   for (;;) {
     due = false;
-    if (!document.hidden) await show(names);
+    if (!document.hidden) await show(names, list);
     await new Promise(done => {
       wake = done;
       if (due) done();
@@ -36,7 +37,7 @@ export function lookSoon() {
   }, SOON_MS);
 }
 
-async function show(names) {
+async function show(names, list) {
   let state;
   try {
     state = await json("page/live.json", { quiet: true, signal: AbortSignal.timeout(PATIENT_MS) });
@@ -56,15 +57,35 @@ async function show(names) {
   byId("shadows").replaceChildren(...state.shadows.map(each => element("li", {}, ofCopies(each, names))));
   throughput(state);
   latency(state.over_time);
-  table(state.series, names);
+  byId("totals").textContent = summed(state);
+  table(state.series, names, list());
   drift(state.drift);
   byId("history").replaceChildren(...events(state.history, names));
   byId("errors").replaceChildren(...(state.errors.length
-    ? state.errors.toReversed().map(each => event(new Date(each.at * 1000), `${names(each.pipeline)}: ${each.why.replaceAll("_", " ")} (${each.status})`))
+    ? together(state.errors.toReversed()).slice(0, MOST_EVENTS).map(([each, times]) => event(new Date(each.at * 1000),
+      `${names(each.pipeline)}: ${each.why.replaceAll("_", " ")} (${each.status})${times > 1 ? `, ${times} times` : ""}`))
     : [element("li", { className: "empty" }, "Nothing since the start.")]));
   byId("keeper").replaceChildren(...(state.keeper.length
     ? state.keeper.toReversed().map(each => event(new Date(each.at * 1000), each.did))
     : [element("li", { className: "empty" }, "Nothing had to be restored.")]));
+}
+
+// Since the door's start; the slowest of what the charts show.
+function summed({ answered, unanswered, since, slowest_ms: slowest }) {
+  const of = new Date(1000 * since);
+  return `${answered.toLocaleString()} answered, ${unanswered.toLocaleString()} not, since ${of.toDateString() === new Date().toDateString() ? of.toLocaleTimeString() : of.toLocaleString()}`
+    + (slowest ? `; the slowest of these 15 minutes took ${ms(slowest)}` : "");
+}
+
+// The same one after the other: the last of them, and how many.
+function together(errors) {
+  const found = [];
+  const alike = (one, other) => one && ["pipeline", "why", "status"].every(each => one[each] === other[each]);
+  for (const each of errors) {
+    if (alike(found.at(-1)?.[0], each)) found.at(-1)[1] += 1;
+    else found.push([each, 1]);
+  }
+  return found;
 }
 
 // What Triton was not told of it is not there, or 0.
@@ -100,9 +121,6 @@ function health(kind, text) {
   place.className = `health ${kind}`;
   place.textContent = text;
 }
-
-// Answers that a percentile takes (bundle_door.watching.observed).
-const LEAST = { p50_ms: 1, p95_ms: 20, p99_ms: 100 };
 
 function tiles(state, names) {
   const sum = field => state.series.reduce((all, each) => all + each[field], 0);
@@ -180,7 +198,11 @@ function roundUp(value) {
   return [1, 2, 5, 10].find(each => each * power >= value) * power;
 }
 
-function table(series, names) {
+function table(asked, names, list) {
+  const idle = { protocol: "–", per_second: 0, refused: 0, busy: 0, failed: 0 };
+  const of = model => asked.filter(each => each.pipeline === model);
+  const series = [...list.flatMap(model => of(model).length ? of(model) : [{ ...idle, pipeline: model }]),
+    ...asked.filter(each => !list.includes(each.pipeline))];
   byId("series").hidden = !series.length;
   const heads = [...byId("series").tHead.rows[0].cells];
   byId("series").tBodies[0].replaceChildren(...series.map(each => {
@@ -188,7 +210,7 @@ function table(series, names) {
       [each.pipeline ? names(each.pipeline) : "any"], [each.version || "–"], [each.protocol],
       [rate(each.per_second), "n"],
       ...["p50_ms", "p95_ms", "p99_ms"].map(name => each[name] ? [ms(each[name]), "n"]
-        : [`${Math.max(1, LEAST[name] - each.answered)} more`, "n few"]),
+        : ["–", "n few"]),
       [String(each.refused), "n"], [String(each.busy), "n"], [String(each.failed), each.failed ? "n bad" : "n"],
     ];
     // On a telephone, where the heads are not seen, each figure has its own.
@@ -240,7 +262,7 @@ function events(history, names) {
   all.sort((one, other) => (one.time < other.time ? 1 : -1));
   const several = Object.keys(history).length > 1;
   if (!all.length) return [element("li", { className: "empty" }, "Not known here.")];
-  return all.slice(0, 6).map(each => {
+  return all.slice(0, MOST_EVENTS).map(each => {
     const which = `${several ? `${names(each.pipeline)} ` : ""}version ${each.version}`;
     return event(new Date(each.time), `${which} ${became(each)} (${each.how})`, each.note);
   });

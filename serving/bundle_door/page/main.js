@@ -3,6 +3,7 @@ import { byId, element } from "./elements.js";
 import { askForKey, hasKey, json } from "./server.js";
 import { answerOf, canAsk } from "./asking/questions.js";
 import { answered, card, compared, isDrawn, refused, titleOf, waiting } from "./answers/answers.js";
+import { describe, offerFiles } from "./answers/export.js";
 import { plain } from "./answers/bars.js";
 import { told } from "./answers/boxes.js";
 import { Clip, isClip } from "./answers/clips.js";
@@ -66,7 +67,7 @@ function keep(...names) {
 
 function fill(select, list, value, first = []) {
   const options = [...first, ...list.map(each => new Option(
-    each.candidate ? `${titleOf(each)} (candidate)` : each.main && list.length > 1 ? `${titleOf(each)} (main)` : titleOf(each), each.model))];
+    [titleOf(each), ...marksOfChoice(each, list)].join(" "), each.model))];
   const described = list => JSON.stringify(list.map(each => [each.value, each.text]));
   // Not under the reader's hand, where nothing has changed.
   if (described([...select.options]) === described(options)) {
@@ -76,6 +77,9 @@ function fill(select, list, value, first = []) {
   select.replaceChildren(...options);
   if (options.some(each => each.value === value)) select.value = value;
 }
+
+const marksOfChoice = (each, { length }) => [
+  each.candidate ? "(candidate)" : each.main && length > 1 ? "(main)" : "", each.untrained ? "(untrained)" : ""].filter(Boolean);
 
 // A candidate is shown side by side as soon as there is one, unless something else is chosen by the
 // address; another pipeline when it is chosen.
@@ -129,6 +133,9 @@ function askWith(medium, question = medium.title) {
 // Of what is asked now; Clear ends it.
 let asking = new AbortController();
 
+// What is on the page: what was answered in cards, and grids.
+let singles = [], grids = [];
+
 // What was asked last, to be asked of another pipeline.
 let last = null;
 
@@ -140,6 +147,8 @@ function askAll(questions) {
   const whole = mediumOf(chosen()) === MEDIA.sounds;
   if (questions.length >= MANY && questions.every(each => each.file) && !whole) askMany(questions, asked);
   else byId("answers").prepend(...questions.map(each => askOne(each, asked, whole)));
+  // On a telephone what is asked fills the screen.
+  if (matchMedia("(max-width: 40rem)").matches) byId("answers-title").scrollIntoView();
 }
 
 function begin() {
@@ -180,6 +189,8 @@ async function showAnswer(place, pipeline, question) {
   const { found, fault } = got;
   if (fault?.name === "AbortError") return null;
   showGot(place, pipeline, got, question);
+  if (!found?.table) singles.push(describe(question, pipeline, got, each => each.found.boxes ?? each.found.areas ?? each.found.labels));
+  byId("saved").hidden = !singles.length && !grids.length;
   const said = fault ? fault.message : found.table ? `${found.table.rows.length} ${found.table.rows.length === 1 ? "answer" : "answers"}` : told(found.boxes ?? found.areas ?? found.labels.slice(0, 1));
   byId("spoken").textContent = `${called}: ${said}`;
   return found;
@@ -209,6 +220,8 @@ function askMany(questions, asked) {
   const many = new Many(questions, asked, ask, stop);
   asking.signal.addEventListener("abort", stop, { once: true });
   byId("answers").prepend(many.made);
+  grids.push(many);
+  byId("saved").hidden = false;
 
   function stop() {
     withdraw(many.tiles.map(each => each.made));
@@ -307,8 +320,10 @@ byId("forget").addEventListener("click", () => {
   withdraw([...document.querySelectorAll("#answers > *")]);
   for (const seen of document.querySelectorAll("#answers :is(img, audio, video)")) URL.revokeObjectURL(seen.src);
   byId("answers").replaceChildren(element("p", { className: "empty" }, "Nothing asked yet."));
-  byId("forget").hidden = true;
+  byId("forget").hidden = byId("saved").hidden = true;
   last = null;
+  singles = [];
+  grids = [];
   say();
   forgetTally();
 });
@@ -350,6 +365,7 @@ document.addEventListener("paste", event => {
 // From the start on
 
 byId("key-change").hidden = !hasKey();
+byId("saved").append(...offerFiles(() => [...singles, ...grids.flatMap(each => each.answers())]));
 offer(given).catch(() => {});
 camera.prepare(given, file => answerOf(chosen(), { file }, limits.body_bytes)).catch(() => {});
 for (let first = true; ; first = false) {
@@ -359,6 +375,6 @@ for (let first = true; ; first = false) {
     byId("health").className = "health bad";
     byId("health").textContent = fault.message;
   }
-  if (first) watch(nameOf);
+  if (first) watch(nameOf, () => pipelines.filter(each => !each.candidate).map(each => each.model));
   await new Promise(done => setTimeout(done, 5000));
 }

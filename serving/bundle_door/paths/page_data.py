@@ -12,7 +12,7 @@ from bundle_door.limits import Limits, Load
 from bundle_door.paths.routes import Route, open_to_all
 from bundle_door.requests import Request
 from bundle_door.served import Served
-from bundle_door.watching.observed import SLOT_S, Observed
+from bundle_door.watching.observed import SLOT_S, Observed, milliseconds
 from bundle_serving.process import keeper_notes, sockets
 from bundle_serving.protocol import local_http
 
@@ -58,6 +58,7 @@ class PageData:
             "slot_s": SLOT_S,
             "series": [each for each in series if self._served.is_served(each["pipeline"])],
             "over_time": self._observed.recent.over_time(),
+            **self._count_all(),
             "errors": list(self._observed.errors),
             "in_flight": self._load.requests,
             "queued": read_queues(told),
@@ -77,6 +78,16 @@ class PageData:
             "drift": self._observed.tell_drift(),
         }
         return as_json(content, headers=NOT_KEPT)
+
+    def _count_all(self) -> dict[str, Any]:
+        """Of whole requests, since the door's start."""
+        pipelines = [each for each in self._observed.totals() if not each["version"]]
+        return {
+            "answered": sum(each["answered"] for each in pipelines),
+            "unanswered": sum(each["failed"] for each in pipelines),
+            "since": self._observed.began,
+            "slowest_ms": milliseconds(self._observed.recent.find_slowest_s()),
+        }
 
     async def _ask_triton(self) -> str:
         """Its metrics; empty while it does not say."""

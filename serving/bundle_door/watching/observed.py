@@ -21,7 +21,7 @@ from bundle_door.watching.steps import Report
 SLOT_S, SLOTS = 5, 180
 MINUTE = 60 // SLOT_S
 # And so many of the last requests that were refused or failed.
-MOST_ERRORS = 6
+MOST_ERRORS = 30
 # A percentile of fewer answers is one of them.
 PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 LEAST_ANSWERS = {"p50_ms": 1, "p95_ms": 20, "p99_ms": 100}
@@ -50,6 +50,7 @@ class Slot:
     refused: int = 0
     busy: int = 0
     failed: int = 0
+    slowest_s: float = 0.0
 
 
 @dataclass
@@ -96,6 +97,12 @@ class Recent:
             _summary(each, [known.get(n, {}).get(each) for n in numbers], begun_s)
             for each in series
         ]
+
+    def find_slowest_s(self) -> float:
+        """Of the answers."""
+        since = int(self._clock()) // SLOT_S - SLOTS
+        recent = (slots.values() for number, slots in self._slots if number > since)
+        return max((slot.slowest_s for slots in recent for slot in slots), default=0.0)
 
     def over_time(self) -> dict[str, list[Any]]:
         """Of all series together, slot by slot: what had no answer, and the percentiles of the
@@ -216,6 +223,7 @@ class Observed:
         self.accuracy = Accuracy(folder, self.drift.list_sure)
         self.accuracy_of_classes = AccuracyOfClasses(self.accuracy)
         self.recent = Recent()
+        self.began = time.time()
         self.errors: deque[dict[str, Any]] = deque(maxlen=MOST_ERRORS)
         self.on_report: list[Callable[[Report], None]] = []
 
@@ -225,6 +233,7 @@ class Observed:
         slot = self.recent.slot(series)
         if outcome == OK:
             slot.counts[bisect_left(SECONDS, seconds)] += 1
+            slot.slowest_s = max(slot.slowest_s, seconds)
         else:
             setattr(slot, outcome, getattr(slot, outcome) + 1)
             why = WHY.get(status, "other")

@@ -126,6 +126,7 @@ function waterfall(found, kind, whole) {
   rows.push(row(spans.length > 1 ? "Answer" : "Pipeline", total - until, whole, [["", until, total - until]]));
   const wire = Math.max(0, found.browser_ms - total);
   rows.push(row("Wire, browser", wire, whole, [["outside", total, wire]]));
+  rows.reduce((one, other) => other.ms > one.ms ? other : one).made.classList.add("longest");
   const waits = wholeOf(found) - rows.reduce((sum, each) => sum + each.ms, 0);
   return element("details", { open: true, className: "where" },
     element("summary", {}, `${ms(found.browser_ms)} in all, ${ms(total)} of it in the server`),

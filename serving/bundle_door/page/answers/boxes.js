@@ -2,7 +2,7 @@
 // points at one, or reaches it with the keyboard, sees the other.
 import { element } from "../elements.js";
 import { bar, plain } from "./bars.js";
-import { chips, least, noneOf } from "./filters.js";
+import { chips, chosenLeast, least, noneOf } from "./filters.js";
 
 // White text is legible on each.
 const COLOURS = ["#0f766e", "#b3261e", "#1d4ed8", "#8a4b00", "#7c3aed", "#be185d", "#3f6212", "#334155"];
@@ -14,7 +14,7 @@ const MOST_NAMES = 6;
 const MOST_ROWS = 10;
 
 // `from`: the least score at first.
-export function drawn(boxes, file, from = 0) {
+export function drawn(boxes, file, from = chosenLeast()) {
   if (!boxes.length) return [element("p", { className: "empty" }, "Nothing found.")];
   const picture = element("img", { alt: "", src: URL.createObjectURL(file) });
   const scene = element("div", { className: boxes.length > MOST_NAMES ? "scene crowded" : "scene", "aria-hidden": "true" }, picture);
@@ -60,10 +60,9 @@ function filters(pairs, colours, all, none, from) {
     next.entry.focus(); // as the button is gone
   });
   show();
-  const count = name => pairs.filter(({ each }) => each.label === name).length;
-  return element("div", { className: "filters" },
-    least(score, value => { score = value; show(); }),
-    chips([...colours].map(([name, colour]) => [name, `${plain(name)} ${count(name)}`, colour]), found => { off = found; show(); }));
+  const count = name => pairs.filter(({ each }) => each.label === name && each.probability >= score).length;
+  const classes = chips([...colours], name => count(name) ? `${plain(name)} ${count(name)}` : "", found => { off = found; show(); });
+  return element("div", { className: "filters" }, least(score, value => { score = value; show(); classes.write(); }), classes.group);
 }
 
 // The boxes alone, over what shows a picture of that size.

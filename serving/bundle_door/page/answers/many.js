@@ -1,12 +1,12 @@
-// Many pictures at once: a grid of small ones with their labels, how far it is, and all of it as a file.
+// Many pictures at once: a grid of small ones with their labels, and how far it is.
 import { byId, element } from "../elements.js";
-import { plain } from "./bars.js";
+import { isUnsure, plain } from "./bars.js";
 import { marksOf, titleOf } from "./answers.js";
-import { least, noneOf } from "./filters.js";
+import { describe } from "./export.js";
+import { chosenLeast, least, noneOf } from "./filters.js";
 
 // From so many on: each as a card of its own would be a page of 200 screens.
 export const MANY = 9;
-const PLACES = ["left", "top", "right", "bottom"];
 const MOST_COUNTED = 4;
 // Of more, the grid scrolls by itself.
 const MOST_WHOLE = 60;
@@ -16,10 +16,11 @@ export class Many {
   constructor(questions, pipelines, ask, stop) {
     this.pipelines = pipelines;
     this.alike = [0, 0]; // of two versions: differs, same
-    this.least = 0; // score of a box
+    this.least = chosenLeast(); // score of a box
     this.tiles = questions.map(question => this.tile(question));
     this.far = element("p", { className: "far", role: "status" });
     this.counts = element("ul", { className: "facts" });
+    this.faults = element("ul", { className: "faults" });
     this.stop = button("Stop", () => {
       stop();
       this.stopped = true;
@@ -28,12 +29,9 @@ export class Many {
     });
     this.again = button("", () => this.begin(ask));
     this.again.className = "again";
-    const exports = [["CSV", "text/csv", csv], ["JSON", "application/json", json]];
-    this.files = exports.map(([name, type, write]) =>
-      button(name, () => save(`${nameOf(pipelines)}.${name.toLowerCase()}`, type, write(this.answers()))));
     this.grid = element("ul", { className: questions.length > MOST_WHOLE ? "grid long" : "grid", tabIndex: 0, "aria-label": "Answers" }, ...this.tiles.map(each => each.made));
     this.made = element("section", { className: "many" },
-      element("div", { className: "many-head" }, this.far, this.stop, ...this.files), ...this.slider(), this.counts,
+      element("div", { className: "many-head" }, this.far, this.stop), ...this.slider(), this.counts, this.faults,
       this.again, this.grid); // not where Stop is, lest a second click asks again
     this.begin(ask);
   }
@@ -72,6 +70,10 @@ export class Many {
     return this.tiles.reduce((sum, each) => sum + each.got.size, 0);
   }
 
+  get refused() {
+    return this.tiles.flatMap(each => [...each.got.values()]).filter(each => each.fault);
+  }
+
   tile(question) {
     const picture = element("img", { alt: "", loading: "lazy", decoding: "async", src: URL.createObjectURL(question.file) });
     picture.addEventListener("error", () => picture.replaceWith(element("span", { className: "broken" }, "no picture")));
@@ -98,14 +100,13 @@ export class Many {
   say(tile) {
     const got = this.pipelines.map(pipeline => tile.got.get(pipeline));
     tile.said.textContent = got.map(each => each ? this.spoken(each) : this.stopped ? "not asked" : "…").join(" · ");
+    tile.said.classList.toggle("unsure", got.every(each => each?.found && isUnsure(this.labelsOf(each)[0])));
   }
 
   // In the order of the files, with those that have none.
   answers() {
-    return this.tiles.flatMap(tile => this.pipelines.map(pipeline => ({
-      file: tile.question.file.name, pipeline: pipeline.title, model: pipeline.model, version: pipeline.version,
-      ...(tile.got.has(pipeline) ? this.written(tile.got.get(pipeline)) : { error: this.stopped ? "not asked" : "no answer yet" }),
-    })));
+    return this.tiles.flatMap(tile => this.pipelines.map(pipeline => describe(tile.question, pipeline, tile.got.get(pipeline)
+      ?? { fault: { message: this.stopped ? "not asked" : "no answer yet" } }, got => this.labelsOf(got))));
   }
 
   show() {
@@ -127,9 +128,10 @@ export class Many {
     this.again.hidden = !lacking;
     this.again.textContent = lacking < this.tiles.length ? `Ask the other ${lacking}` : "Ask again";
     const all = this.tiles.length * this.pipelines.length;
-    this.far.textContent = `${this.answered} of ${all} · ${how || this.rate()}`;
+    const refused = this.refused.length;
+    this.far.textContent = `${this.answered - refused} of ${all}${how ? "" : " answered"}${refused ? `, ${refused} not` : ""} · ${how || this.rate()}`;
     this.count();
-    byId("spoken").textContent = `${[this.far, ...this.counts.children].map(each => each.textContent).join(". ")}`;
+    byId("spoken").textContent = `${[this.far, ...this.counts.children, ...this.faults.children].map(each => each.textContent).join(". ")}`;
   }
 
   // Which labels each pipeline gave, the most frequent first.
@@ -138,21 +140,16 @@ export class Many {
       [...marksOf(pipeline), [titleOf(pipeline), this.countOf(pipeline)].filter(Boolean).join(": ")]);
     if (this.alike.some(Boolean)) lines.push([`same ${this.alike[1]}, differs ${this.alike[0]}`]);
     this.counts.replaceChildren(...lines.map(each => element("li", {}, ...each)));
+    const faults = tallied(this.refused.map(each => each.fault.message));
+    this.faults.replaceChildren(...faults.map(([message, count]) => element("li", {}, `${count} without an answer: ${message}`)));
   }
 
   countOf(pipeline) {
-    const counts = new Map();
-    for (const tile of this.tiles) {
-      const got = tile.got.get(pipeline);
-      if (!got) continue;
-      const [best] = got.fault ? [] : this.labelsOf(got);
-      const name = got.fault ? `“${got.fault.message}”` : best ? plain(best.label) : "nothing found";
-      counts.set(name, (counts.get(name) ?? 0) + 1);
-    }
-    const sorted = [...counts].sort((one, other) => other[1] - one[1]);
-    const rest = sorted.slice(MOST_COUNTED).reduce((sum, [, count]) => sum + count, 0);
-    return [...sorted.slice(0, MOST_COUNTED).map(([name, count]) => `${count} ${name}`),
-      ...(rest ? [`${rest} ${rest === 1 ? "other" : "others"}`] : [])].join(", ");
+    const found = this.tiles.map(tile => tile.got.get(pipeline)).filter(got => got?.found);
+    const sorted = tallied(found.map(got => plain(this.labelsOf(got)[0]?.label) || "nothing found"));
+    const most = sorted.length > MOST_COUNTED + 1 ? MOST_COUNTED : sorted.length; // not "1 other" for one name
+    const rest = sorted.slice(most).reduce((sum, [, count]) => sum + count, 0);
+    return [...sorted.slice(0, most).map(([name, count]) => `${count} ${name}`), ...(rest ? [`${rest} others`] : [])].join(", ");
   }
 
   labelsOf({ found: { boxes, areas, labels } }) {
@@ -165,47 +162,17 @@ export class Many {
     if (best) return `${plain(best.label)} ${(100 * best.probability).toFixed(0)}\u00a0%`;
     return this.least ? noneOf(this.least) : "nothing found";
   }
-
-  // What is shown; of a box its corners, of an area its share of the picture.
-  written(got) {
-    if (got.fault) return { error: got.fault.message };
-    const labels = this.labelsOf(got).map(({ label, probability, index, share, ...where }) => ({
-      label: plain(label), probability, index, share,
-      box: got.found.boxes && Object.fromEntries(PLACES.map(each => [each, where[each]])),
-    }));
-    return { labels, ms: Number(got.found.browser_ms.toFixed(1)) };
-  }
 }
 
+// How often each is there, the most frequent first.
+function tallied(names) {
+  const counts = new Map();
+  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
+  return [...counts].sort((one, other) => other[1] - one[1]);
+}
 
 function button(name, act) {
   const made = element("button", { type: "button" }, name);
   made.addEventListener("click", act);
   return made;
-}
-
-// Of what answered, so that files of several pipelines lie beside one another.
-const nameOf = pipelines => ["answers", ...new Set(pipelines.map(each => each.title.toLowerCase().replace(/[^\w-]+/g, "_")))].join("-");
-
-const json = answers => `${JSON.stringify(answers, null, 1)}\n`;
-
-// With the mark by which spreadsheets know UTF-8.
-function csv(answers) {
-  const lines = answers.flatMap(({ file, pipeline, model, version, labels = [], error = "", ms = "" }) => !labels.length
-    ? [[file, pipeline, model, version, "", "", "", error, "", ms, "", "", "", "", ""]]
-    : labels.map(({ label, probability, index = "", share = "", box }, at) =>
-      [file, pipeline, model, version, at + 1, label, probability, "", index, ms, share, ...PLACES.map(each => box?.[each] ?? "")]));
-  return "\ufeff" + [["file", "pipeline", "model", "version", "rank", "label", "probability", "error", "class", "ms", "share", ...PLACES], ...lines].map(line => `${line.map(cell).join(",")}\n`).join("");
-}
-
-// Quoted, and never a formula of a spreadsheet's.
-function cell(value) {
-  const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
-  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-}
-
-function save(name, type, text) {
-  const url = URL.createObjectURL(new Blob([text], { type }));
-  element("a", { href: url, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(url));
 }

@@ -15,7 +15,8 @@ export function coloured({ mask, areas }, file) {
   show(new Set());
   const named = areas.filter(each => !NOTHING.test(each.label));
   const filter = element("div", { className: "filters" },
-    chips(named.map(each => [each.index, plain(each.label), colourOf(each)]), show));
+    chips(named.map(each => [each.index, colourOf(each)]),
+      index => plain(named.find(each => each.index === index).label), show).group);
   return [...(named.length ? [filter] : []), element("div", { className: "beside" },
     element("div", { className: "scene", "aria-hidden": "true" }, picture, canvas), element("div", {}, list))];
 }

@@ -23,10 +23,10 @@ function ofFile(pipeline, { name: called, address }) {
   return programs(`classify?model=${encodeURIComponent(pipeline.model)}`, {
     curl: [sample ? `curl -s ${quoted(sample)} | ` : "", `--data-binary @${sample ? "-" : quoted(name)}`],
     python: sample ? `urllib.request.urlopen(${JSON.stringify(sample)}).read()` : `open(${JSON.stringify(name)}, "rb").read()  # it lies beside this program`,
-    script: sample ? `await (await fetch(${JSON.stringify(sample)})).blob()` : "file",
+    script: sample ? `await (await fetch(${JSON.stringify(sample)})).blob()` : 'document.querySelector("input[type=file]").files[0]',
   }, {
     python: `for found in answer["${list}"]:\n    print(${fields.map(each => `found["${each}"]`).join(", ")})`,
-    script: `{ ${list} }`,
+    script: list,
   });
 }
 
@@ -34,12 +34,12 @@ function ofRows({ model }, example) {
   const body = JSON.stringify(example);
   return programs(`v2/models/${encodeURIComponent(model)}/infer`, {
     curl: ["", `--data ${quoted(body)}`], python: `json.dumps(${body}).encode()`, script: `JSON.stringify(${body})`,
-  }, { python: 'print(answer["outputs"][0]["data"])', script: "{ outputs }" });
+  }, { python: 'print(answer["outputs"][0]["data"])', script: "outputs" });
 }
 
 const ofText = text => programs("sentiment", {
   curl: ["", `--data-binary ${quoted(text)}`], python: `${JSON.stringify(text)}.encode()`, script: JSON.stringify(text),
-}, { python: 'print(answer["label"], answer["score"])', script: "{ label, score }" });
+}, { python: 'print(answer["label"], answer["score"])', script: "label, score" });
 
 // `sent`: what is sent; `told`: what is made of the answer.
 function programs(path, sent, told) {
@@ -47,10 +47,11 @@ function programs(path, sent, told) {
   const given = key ? 'key = "…"  # yours\n' : "";
   return {
     curl: `${before}curl${key ? ' -H "Authorization: Bearer $KEY"' : ""} ${body} ${quoted(url)}`,
-    Python: `import json\nimport urllib.request\n\n${given}sent = ${sent.python}\n`
+    Python: `import json\nimport urllib.error\nimport urllib.request\n\n${given}sent = ${sent.python}\n`
       + `request = urllib.request.Request(${JSON.stringify(url)}, sent${key ? ', {"Authorization": f"Bearer {key}"}' : ""})\n`
-      + `with urllib.request.urlopen(request) as response:\n    answer = json.load(response)\n${told.python}\n`,
-    JavaScript: `const answer = await fetch(${JSON.stringify(url)}, {\n  method: "POST", body: ${sent.script},`
-      + `${key ? "\n  headers: { authorization: `Bearer ${key}` }," : ""}\n});\nconst ${told.script} = await answer.json();\n`,
+      + `try:\n    with urllib.request.urlopen(request) as response:\n        answer = json.load(response)\n`
+      + `except urllib.error.HTTPError as refusal:  # with the cause, and what to do\n    raise SystemExit(refusal.read().decode())\n${told.python}\n`,
+    JavaScript: `const sent = ${sent.script};\nconst answer = await fetch(${JSON.stringify(url)}, {\n  method: "POST", body: sent,`
+      + `${key ? "\n  headers: { authorization: `Bearer ${key}` }," : ""}\n});\nif (!answer.ok) throw new Error(await answer.text());\nconst { ${told.script} } = await answer.json();\nconsole.log(${told.script});\n`,
   };
 }

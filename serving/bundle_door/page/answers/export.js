@@ -1,0 +1,59 @@
+// Answers as a file, for a spreadsheet or a program.
+import { element } from "../elements.js";
+import { plain } from "./bars.js";
+
+const PLACES = ["left", "top", "right", "bottom"];
+const FORMS = [["CSV", "text/csv", csv], ["JSON", "application/json", json]];
+
+// Buttons that save what `list` returns then.
+export function offerFiles(list) {
+  return FORMS.map(([name, type, write]) => {
+    const made = element("button", { type: "button", title: `All of these answers, as ${name}` }, name);
+    made.addEventListener("click", () => {
+      const answers = list();
+      save(`${nameOf(answers)}.${name.toLowerCase()}`, type, write(answers));
+    });
+    return made;
+  });
+}
+
+// What one pipeline said of a question: of a box its corners, of an area its share of the picture.
+export function describe({ file, name, text }, pipeline, { found, fault }, labelsOf) {
+  const about = {
+    file: file?.name ?? name ?? text, pipeline: pipeline.title, model: pipeline.model, version: pipeline.version,
+  };
+  if (fault) return { ...about, error: fault.message };
+  const labels = labelsOf({ found }).map(({ label, probability, index, share, ...where }) => ({
+    label: plain(label), probability, index, share,
+    box: found.boxes && Object.fromEntries(PLACES.map(each => [each, where[each]])),
+  }));
+  return { ...about, labels, ms: Number(found.browser_ms.toFixed(1)) };
+}
+
+// Of what answered, so that files of several pipelines lie beside one another.
+const nameOf = answers => ["answers", ...new Set(answers.map(each => each.pipeline.toLowerCase().replace(/[^\w-]+/g, "_")))].join("-");
+
+function json(answers) {
+  return `${JSON.stringify(answers, null, 1)}\n`;
+}
+
+// With the mark by which spreadsheets know UTF-8.
+function csv(answers) {
+  const lines = answers.flatMap(({ file, pipeline, model, version, labels = [], error = "", ms = "" }) => !labels.length
+    ? [[file, pipeline, model, version, "", "", "", error, "", ms, "", "", "", "", ""]]
+    : labels.map(({ label, probability, index = "", share = "", box }, at) =>
+      [file, pipeline, model, version, at + 1, label, probability, "", index, ms, share, ...PLACES.map(each => box?.[each] ?? "")]));
+  return "\ufeff" + [["file", "pipeline", "model", "version", "rank", "label", "probability", "error", "class", "ms", "share", ...PLACES], ...lines].map(line => `${line.map(cell).join(",")}\n`).join("");
+}
+
+// Quoted, and never a formula of a spreadsheet's.
+function cell(value) {
+  const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
+  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+function save(name, type, text) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  element("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url));
+}
