@@ -35,6 +35,8 @@ def main() -> int:
         for each in (own.namespace, own.context)
         if each.name in settings.given
     )
+    if settings.flavour == "gpu":  # without it, no pod is made
+        console.note(f"must be there before: kubectl{there} get runtimeclass nvidia")
     kubectl = f"kubectl{there} apply --kustomize"
     console.note(f"next: {kubectl} {folder} (extensions/kubernetes/README.md)")
     if (ROOT / folder / "job").is_dir():
