@@ -4,7 +4,7 @@ first request that fails.
     .venv/bin/python -m benchmark.soak [--minutes 10] [--images photos]
     .venv/bin/python -m benchmark.soak --harm [--minutes 30]
 
-With --harm hostile requests come among the good ones, and every two minutes a process is killed,
+With --harm hostile requests come among the good ones, and now and then a process is killed,
 one kind after the other. A good request that is refused is asked again for half a minute; one that
 is not answered then is lost.
 
@@ -27,7 +27,7 @@ from benchmark.load import Question, infer_path, measure, over_http
 from benchmark.torture import pictures
 from benchmark.torture.bystanders import Bystanders
 from benchmark.torture.requests import mutants, status_of
-from benchmark.torture.subject import Subject, harm
+from benchmark.torture.subject import PARTS, Subject, harm
 from bundle_serving.pictures import Transform
 from scripts.base import console
 from scripts.base.errors import UserError, run_guarded
@@ -39,7 +39,6 @@ from scripts.stacks.containers import DockerStack
 
 CLIENTS = 4
 BETWEEN_S = 30
-KILL_EVERY_S = 120
 PATIENCE_S = 30
 SEED = 30
 
@@ -49,11 +48,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--images", default="", help="empty: drawn ones of 2 MB and of 60 kB")
     parser.add_argument("--harm", action="store_true", help="hostile requests and kills among them")
+    parser.add_argument("--every", type=float, default=120, help="seconds between two kills")
     options = parser.parse_args(argv)
     up = rollout.find_running_server(pipelines.main())
     subject = find_subject(up)
     if options.harm:
-        return harm_processes(subject, 60 * options.minutes)
+        return harm_processes(subject, 60 * options.minutes, options.every)
     sent = photos.read_or_draw(options.images, Transform(**up.version.workspace.manifest.transform))
     rows = [row for each in sent for row in each.rows]
     address, path = str(up.server.http), infer_path(up.version.pipeline.ensemble)
@@ -75,16 +75,18 @@ def find_subject(up: Up) -> Subject:
     return Subject(root, str(up.server.http), str(up.server.grpc), up.server.main)
 
 
-def harm_processes(subject: Subject, seconds: float) -> int:
-    victims = itertools.cycle(sorted(subject.running()))
+def harm_processes(subject: Subject, seconds: float, kill_every: float) -> int:
+    # The server, the steps of pipelines, and the rest.
+    kinds = sorted(subject.running(), key=lambda kind: (kind != PARTS[0], kind in PARTS, kind))
+    victims = itertools.cycle(kinds)
     began = killed = time.monotonic()
     with hostile(subject), Bystanders(subject, patience=PATIENCE_S) as good:
         while (passed := time.monotonic() - began) < seconds:
             tell(
                 subject, passed, f"{len(good.waits):,} good ones asked, {good.count_failed()} lost"
             )
-            time.sleep(min(BETWEEN_S, seconds - passed))
-            if time.monotonic() > killed + KILL_EVERY_S:
+            time.sleep(min(BETWEEN_S, kill_every, seconds - passed))
+            if time.monotonic() > killed + kill_every:
                 killed, victim = time.monotonic(), next(victims)
                 harm(subject.running()[victim][0], signal.SIGKILL)
                 console.note(f"a process was killed: {victim}")

@@ -7,99 +7,31 @@ import json
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from scripts.artefacts.picture import mug
-from scripts.base import console
+from scripts.base import console, files
 from scripts.base.paths import PYTHON, ROOT
 from scripts.base.ports import free_ports
+from scripts.measuring.claims import LABELLED, PICTURE, ROWS, STEPS, Row, Step
 from scripts.recipes import folders, pipelines
+from scripts.recipes.layout import GPU
 from scripts.settings.settings import PORTS
 
 # Generated files, and what the flow does not need.
 NOT_COPIED = (".git", ".venv", "build", "docs", "tests", "__pycache__", ".*_cache", "*.whl")
 LINES = 40  # the last lines of a step's output
+TRITON = r'^\{"name": ?"triton"'  # what it says of itself
+BEGUN = ROOT / "build" / "proof" / "begun.json"
 ANSWERS = {True: "yes", False: "no", None: "does not apply"}
-
-
-@dataclass(frozen=True)
-class Step:
-    name: str
-    target: str  # the make target, or the words of a command
-    settings: Mapping[str, str] = field(default_factory=dict)
-
-
-PICTURE = "build/mug.jpg"
-
-# Whether a rollout loses requests is asked, and not how fast a machine is that others may use too.
-UNHURRIED = {"MAX_P99_RATIO": "20"}
-
-# Of the server's container, as it is for the processes in it.
-AS_WHOM = (
-    """docker exec "$COMPOSE_PROJECT_NAME-server-1" sh -c 'echo "user $(id -u), / is mounted """
-    """$(grep " / " /proc/mounts | cut -d " " -f 4 | cut -c 1-2)"'"""
-)
-
-STEPS = (
-    Step("up", "up"),
-    Step("status", "status"),
-    Step("user", AS_WHOM),
-    Step("classify", "classify", {"IMG": PICTURE, "JSON": "1"}),
-    Step("bench", "bench", {"QUICK": "1"}),
-    Step("texts", "sentiment", {"TEXT": "What a day!", "SENTIMENT": "minilm"}),
-    Step("publish", "publish", {"OPT_BATCH": "16"}),  # a plan of its own, with the same answers
-    Step("rollout", "rollout", UNHURRIED),
-    Step("rollback", "rollback", UNHURRIED),
-    Step("scores on the GPU", "up", {"POSTPROCESS": "gpu"}),
-    Step("its log", "logs"),
-    Step("dali", "up", {"PREPROCESS": "dali"}),
-    Step("down", "down"),
-)
-
-
-@dataclass(frozen=True)
-class Row:
-    """Confirmed if the step succeeded and printed a line like this; a line like the other says that
-    it does not apply."""
-
-    claim: str  # as in docs/gpu.md
-    step: str
-    sign: str
-    not_here: str = ""
-
-
-# A network of the user's own is taken as it is, and that may be float32.
-FLOAT32 = r"built in .* 0 of 0 layers in half"
-ROWS = (
-    Row("NVIDIA's images hold the programs that the flow calls", "up", r"&&&& PASSED .*\[TensorRT"),
-    Row(
-        "TensorRT builds the network of pictures from fp16",
-        "up",
-        r"built in .* [1-9]\d* layers in half",
-        FLOAT32,
-    ),
-    Row("Its layer information names the types", "up", r" [1-9]\d* of \d+ layers in half", FLOAT32),
-    Row("fp16 arithmetic stays within the bounds", "up", r"- network: top-1"),
-    Row("The server answers", "status", r"^ready · "),
-    Row("The server runs as a plain user, read-only", "user", r"^user [1-9]\d*, / is mounted ro"),
-    Row("The door and the keeper run in NVIDIA's image", "classify", r'^\{.*"labels"'),
-    Row("perf_analyzer measures from the sdk image", "bench", r"- report: "),
-    Row("TensorRT builds the classifier of texts", "texts", r"- network: top-1"),
-    Row("A version of its own plan is built", "publish", r"built in .* half precision"),
-    Row("A rollout on a GPU loses no request", "rollout", r"\b0 of [\d,]+ requests failed"),
-    Row("Several GPUs serve together", "up", r"containers see \d+ x ", "containers see "),
-    Row("cupy compiles, and GPU memory is shared", "scores on the GPU", r"- ensemble: top-1"),
-    Row("cupy computes on the GPU, and says whose it is", "its log", r"scores on GPU \d+ by /"),
-    Row("DALI decodes on the GPU", "dali", r"- ensemble: top-1"),
-)
 
 
 @dataclass(frozen=True)
@@ -118,10 +50,17 @@ class Verdict:
 
 
 def prove() -> dict[str, Any]:
-    """Continues after failures, and leaves nothing behind."""
-    with _copy() as project:
-        outcomes = [_ran(step, project) for step in STEPS]
-        about = _versions(project.path)
+    """Continues after failures, and where an earlier run was interrupted; leaves nothing behind."""
+    project, outcomes = _go_on() or (_copy(), [])
+    if outcomes:
+        console.note(f"going on after {outcomes[-1].step}")
+        _ran(STEPS[0], project)
+    _keep(project, outcomes)
+    for step in STEPS[len(outcomes) :]:
+        outcomes.append(_ran(step, project))
+        _keep(project, outcomes)
+    about = _versions(project.path, outcomes)
+    _remove(project)
     return {
         "kind": "triton-bundle proof",
         **about,
@@ -133,37 +72,67 @@ def prove() -> dict[str, Any]:
 @dataclass(frozen=True)
 class Copy:
     path: Path
-    environment: dict[str, str]
+    own: dict[str, str]  # settings
+
+    @property
+    def environment(self) -> dict[str, str]:
+        words = {"SERVER": f"{self.own['COMPOSE_PROJECT_NAME']}-server-1"}
+        words["NETWORK"] = str(pipelines.main().recipe.network_model(GPU))
+        words["PATH"] = f"{PYTHON.parent}:{os.environ['PATH']}"
+        return os.environ | self.own | words
 
 
-@contextmanager
-def _copy() -> Iterator[Copy]:
+def _copy() -> Copy:
     """With its own ports, repository and Compose project: the running server is left alone, and
     nothing reaches the bucket that .env may name."""
-    with tempfile.TemporaryDirectory(prefix="triton-bundle-proof-", dir="/tmp") as folder:
-        path = Path(folder) / Path(folder).name.replace("_", "-")
-        shutil.copytree(ROOT, path, ignore=shutil.ignore_patterns(*NOT_COPIED))
-        (path / PICTURE).parent.mkdir()
-        mug().save(path / PICTURE)
-        (path / ".venv").symlink_to(ROOT / ".venv")
-        ports = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
-        own = {"FLAVOUR": "gpu", "REPOSITORY": "", "COMPOSE_PROJECT_NAME": path.name.lower()}
-        own["BIND"] = "127.0.0.1"
-        # What the user's recipes name is named from where they lie.
-        own |= {"OWN": str(folders.own().folder), "MAIN": pipelines.main_name()}
-        project = Copy(path, os.environ | ports | own)
-        try:
-            yield project
-        finally:
-            _ran(Step("clean", "clean"), project)
+    folder = Path(tempfile.mkdtemp(prefix="triton-bundle-proof-", dir="/tmp"))
+    path = folder / folder.name.replace("_", "-")
+    shutil.copytree(ROOT, path, ignore=shutil.ignore_patterns(*NOT_COPIED))
+    (path / PICTURE).parent.mkdir()
+    mug().save(path / PICTURE)
+    (path / LABELLED / "coffee mug").mkdir(parents=True)
+    shutil.copy(path / PICTURE, path / LABELLED / "coffee mug")
+    (path / ".venv").symlink_to(ROOT / ".venv")
+    ports = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
+    own = {"FLAVOUR": "gpu", "REPOSITORY": "", "COMPOSE_PROJECT_NAME": path.name.lower()}
+    own["BIND"] = "127.0.0.1"
+    # What the user's recipes name is named from where they lie.
+    own |= {"OWN": str(folders.own().folder), "MAIN": pipelines.main_name()}
+    return Copy(path, ports | own)
+
+
+def _remove(project: Copy) -> None:
+    _ran(Step("clean", "clean"), project)
+    shutil.rmtree(project.path.parent)
+    BEGUN.unlink()
+
+
+def _keep(project: Copy, outcomes: Sequence[Outcome]) -> None:
+    kept = {"folder": str(project.path), "own": project.own, "commit": _ask(ASKED["commit"])}
+    files.write(BEGUN, json.dumps(kept | {"outcomes": [asdict(each) for each in outcomes]}))
+
+
+def _go_on() -> tuple[Copy, list[Outcome]] | None:
+    """With the copy of a run that was interrupted."""
+    if not BEGUN.exists():
+        return None
+    kept = json.loads(BEGUN.read_text())
+    if not Path(kept["folder"]).is_dir():  # the machine was started anew
+        return None
+    project = Copy(Path(kept["folder"]), kept["own"])
+    if kept["commit"] != _ask(ASKED["commit"]):  # a report is of one
+        _remove(project)
+        return None
+    return project, [Outcome(**each) for each in kept["outcomes"]]
 
 
 def _ran(step: Step, project: Copy) -> Outcome:
     console.note(f"{step.name} …")
     began = time.monotonic()
-    words = step.target.split()
-    program = (str(PYTHON), "-m", "scripts.program", "--folder", ".", *words)  # make may be missing
-    command = ("sh", "-c", step.target) if words[1:] else program
+    program = [str(PYTHON), "-m", "scripts.program", "--folder", "."]  # make may be missing
+    bundle = f'bundle() {{ {shlex.join(program)} "$@"; }}'
+    is_shell = step.does.split()[1:]
+    command = ["sh", "-ec", f"{bundle}\n{step.does}"] if is_shell else [*program, step.does]
     done = subprocess.run(
         command,
         cwd=project.path,
@@ -228,7 +197,7 @@ def _ask(command: Sequence[str]) -> str:
     return ", ".join(asked.stdout.split("\n")[:-1]) if asked.returncode == 0 else ""
 
 
-def _versions(project: Path) -> dict[str, Any]:
+def _versions(project: Path, outcomes: Sequence[Outcome] = ()) -> dict[str, Any]:
     versions = project / "build" / "versions" / pipelines.main().folder
     plans = sorted(versions.glob("[1-9]*/plan/manifest.json"))
     built: dict[str, Any] = json.loads(plans[0].read_text()) if plans else {}
@@ -242,6 +211,7 @@ def _versions(project: Path) -> dict[str, Any]:
             "cores": len(os.sched_getaffinity(0)),
             **{what: _ask(command) for what, command in ASKED.items()},
             "GPUs come by": "CDI" if specified else "NVIDIA's hook",
+            "Triton": "".join(find_line(TRITON, each) for each in outcomes),
             "TensorRT": built.get("identity", {}).get("TensorRT", ""),
             "plan": built.get("plan", {}).get("sha256", ""),
         },
@@ -260,4 +230,6 @@ def as_markdown(proof: dict[str, Any]) -> str:
     for step in proof["steps"]:
         lines += ["", f"## {step['step']}: exit code {step['exit_code']}, {step['seconds']} s", ""]
         lines += ["```", *step["output"][-LINES:], "```"]
+    lines += ["", "<details><summary>All of it, for programs</summary>", "", "```json"]
+    lines += [json.dumps(proof), "```", "", "</details>"]
     return "\n".join(lines) + "\n"

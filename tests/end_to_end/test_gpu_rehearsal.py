@@ -148,6 +148,18 @@ def test_a_gpu_that_the_container_lost_is_reported(gpu: Project) -> None:
 
 TWINS = "NVIDIA Rehearsal GPU/NVIDIA Rehearsal GPU"
 
+UNTRAINED = dict.fromkeys(("PLACES", "CASCADE", "DETECTION", "SEGMENTATION"), "random")
+# What stand-ins cannot confirm: cupy and GPU memory take a driver, and untrained networks of these
+# two are refused in half precision.
+NO_CUPY = "scores on the CPU, in spite of POSTPROCESS=gpu: No module named 'cupy'"
+NOT_HERE = {
+    "cupy compiles, and GPU memory is shared": NO_CUPY,
+    "cupy computes on the GPU, and says whose it is": NO_CUPY,
+    "GPU memory does not grow under load": "",
+    "TensorRT builds the detector": "disagrees with PyTorch",
+    "TensorRT builds segmentation": "disagrees with PyTorch",
+}
+
 
 @RARE
 @pytest.mark.parametrize("whose", ["ours", "birds"])
@@ -158,7 +170,8 @@ def test_the_proof_runs_whole(gpu: Project, tmp_path: Path, whose: str) -> None:
     if whose == "birds":  # what is proved is the main pipeline, once there is one of one's own
         small = {"ARCH": "", "WEIGHTS": ""}
         gpu.made("up", **small, FROM=str(draw_network(tmp_path / "birds.onnx")))
-    played = {"REHEARSAL_GPUS": TWINS, "REPOSITORY": "s3://somebodys/own"}
+    played = {"REHEARSAL_GPUS": TWINS, "REPOSITORY": "s3://somebodys/own", "MINUTES": "1.5"}
+    small |= UNTRAINED
     proving = gpu.start_make("prove", **small, **played)
     with ThreadPoolExecutor() as beside:
         shown = beside.submit(words_shown_while, proving)
@@ -170,24 +183,25 @@ def test_the_proof_runs_whole(gpu: Project, tmp_path: Path, whose: str) -> None:
     copy, key = found
     assert not any(key in word for word in shown.result())
     assert f"{GRPC_HEADER}:{{secret}}" in shown.result()  # perf_analyzer's
-    report = max(gpu.path.glob("build/proof/*/proof.json"))
-    proof = json.loads(report.read_text())
+    report = max(gpu.path.glob("build/proof/*.md"))
+    proof = json.loads(report.read_text().partition("```json\n")[2].partition("\n```")[0])
     assert proof["versions"]["TensorRT"] == "11.1.0"
     rows = {row["claim"]: row["words"] for row in proof["rows"] if not row["confirmed"]}
-    # These take a driver.
-    assert "insufficient" in rows.pop("cupy compiles, and GPU memory is shared")
-    assert rows.pop("cupy computes on the GPU, and says whose it is")
+    print(json.dumps(rows, indent=1))
+    for claim, words in NOT_HERE.items():
+        assert words in rows.pop(claim)
     in_float32 = [claim for claim, words in rows.items() if "0 of 0 layers in half" in words]
     assert len(in_float32) == (2 if whose == "birds" else 0)
     for claim in in_float32:
         del rows[claim]
+    if whose == "birds":
+        assert "would want FROM=" in rows.pop("Docker Compose alone serves")
     assert not rows, proof["rows"]
-    failed = [step["step"] for step in proof["steps"] if step["exit_code"]]
-    assert failed == ["scores on the GPU"], proof["steps"]
-    assert output.count("- confirmed: ") == len(proof["rows"]) - 2 - len(in_float32)
+    missing = sum(not row["confirmed"] for row in proof["rows"])
+    assert output.count("- confirmed: ") == len(proof["rows"]) - missing
     assert proof["versions"]["plan"]
     assert proof["versions"]["commit"] == ""  # of what is no checkout
-    text = report.with_name("proof.md").read_text() + report.read_text()
+    text = report.read_text()
     for private in (gpu.path, ROOT, Path(gpu.settings["SAMPLES"]).parent, platform.node()):
         assert not re.search(rf"\b{re.escape(str(private))}\b", text)  # a name may be short
     assert not copy.parent.exists()

@@ -2,15 +2,15 @@
 
     make prove
 
-The report is build/proof/<time>/proof.md, with the same data in proof.json. It contains no host
-names and no paths, so that it can be attached to an issue. The running server is left alone.
+The report is one file, build/proof/<time>.md. It contains no host names and no paths, so that it
+can be attached to an issue. The running server is left alone. A run that was interrupted goes on
+where it was. MINUTES says how long a server is asked at full speed, and harmed.
 
 Exit 0 if all that applies to this machine is confirmed, otherwise 1.
 """
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 
 from scripts.base import console, files
@@ -21,11 +21,10 @@ SAID = {True: "confirmed", False: "not confirmed", None: "does not apply"}
 
 
 def main() -> int:
-    folder = ROOT / "build" / "proof" / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     found = proof.prove()
-    files.write(folder / "proof.json", json.dumps(found, indent=2) + "\n")
-    files.write(folder / "proof.md", proof.as_markdown(found))
+    report = ROOT / "build" / "proof" / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.md"
+    files.write(report, proof.as_markdown(found))
     for row in found["rows"]:
         console.note(f"{SAID[row['confirmed']]}: {row['claim']}")
-    console.note(f"report: {(folder / 'proof.md').relative_to(ROOT)}")
+    console.note(f"report: {report.relative_to(ROOT)}")
     return int(proof.has_failed(found))

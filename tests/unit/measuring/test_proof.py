@@ -9,7 +9,8 @@ import pytest
 
 from scripts.base import files
 from scripts.measuring import proof
-from scripts.measuring.proof import ROWS, STEPS, Outcome, Row
+from scripts.measuring.claims import ROWS, STEPS, Row, Step
+from scripts.measuring.proof import Outcome
 from scripts.recipes import pipelines
 from tests.project import ROOT
 
@@ -43,6 +44,38 @@ def test_a_network_in_float32_has_no_layer_in_half(counted: str, confirmed: bool
     (row,) = (each for each in ROWS if each.claim == "Its layer information names the types")
     said = [f"  built in 3 s, {counted} layers in half precision"]
     assert proof._judge_row(row, [Outcome("up", 0, 1.0, said)]).confirmed is confirmed
+
+
+def test_a_run_that_was_interrupted_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the same copy, and what was done is not done again but for the server."""
+    monkeypatch.setattr(proof, "ROOT", tmp_path / "root")
+    monkeypatch.setattr(proof, "BEGUN", tmp_path / "begun.json")
+    monkeypatch.setattr(proof, "ROWS", ())
+    monkeypatch.setattr(proof, "PYTHON", tmp_path / "bin" / "python")
+    (tmp_path / "root").mkdir()
+    program = tmp_path / "bin" / "python"
+    files.write(program, f'#!/bin/sh\necho "$5" >> {tmp_path}/done\n')
+    program.chmod(0o755)
+    steps = (Step("up", "up"), Step("status", "echo a word"), Step("bench", "bench"))
+    monkeypatch.setattr(proof, "STEPS", steps)
+
+    def interrupt(step: Step, project: proof.Copy) -> Outcome:
+        if step.name == "bench":
+            raise KeyboardInterrupt
+        return ran(step, project)
+
+    ran = proof._ran
+    monkeypatch.setattr(proof, "_ran", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        proof.prove()
+    copy = Path(json.loads(proof.BEGUN.read_text())["folder"])
+    assert copy.is_dir()
+    monkeypatch.setattr(proof, "_ran", ran)
+    assert [step["step"] for step in proof.prove()["steps"]] == ["up", "status", "bench"]
+    assert (tmp_path / "done").read_text().split() == ["up", "up", "bench", "clean"]
+    assert not proof.BEGUN.exists() and not copy.parent.exists()
 
 
 def test_each_row_has_its_step_and_stands_in_the_documents() -> None:
