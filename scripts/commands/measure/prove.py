@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from scripts.base import console, files
 from scripts.base.paths import ROOT
-from scripts.measuring import proof
+from scripts.measuring.proving import proof
 
 SAID = {True: "confirmed", False: "not confirmed", None: "does not apply"}
 

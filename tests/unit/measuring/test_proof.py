@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from scripts.base import files
-from scripts.measuring import proof
-from scripts.measuring.claims import ROWS, STEPS, Row, Step
-from scripts.measuring.proof import Outcome
+from scripts.measuring.proving import proof
+from scripts.measuring.proving.claims import ROWS, STEPS, Row, Step
+from scripts.measuring.proving.proof import Outcome
 from scripts.recipes import pipelines
 from tests.project import ROOT
 
