@@ -123,7 +123,7 @@ class Triton:
         self, model: str, call: Callable[[float], Awaitable[Answered]]
     ) -> Answered:
         """Also if Triton is started again meanwhile. `call` takes the seconds that it has."""
-        left, sent = self._timeout, 0
+        left, sent, may_have_come = self._timeout, 0, True
         overdue = time.monotonic() + left
         while True:
             try:
@@ -131,8 +131,13 @@ class Triton:
             except Refused as refused:
                 if isinstance(refused, Away):
                     sent += refused.sent
-                elif not self._is_on_its_way(model, refused):
+                elif OF_AN_UNKNOWN_MODEL not in str(refused):
                     raise
+                elif model not in keeper_notes.read_coming(self._run_dir):
+                    if not may_have_come:  # since it was asked
+                        raise
+                    may_have_come = False
+                    continue
                 left = math.ceil(overdue - time.monotonic() - LOOK_S)
                 waiting = self._counts.sum_up(Counts.WAITING)
                 if left <= 0 or sent >= MOST_SENT or waiting >= MOST_WAITING:
@@ -142,10 +147,6 @@ class Triton:
                 await asyncio.sleep(LOOK_S)
             finally:
                 self._counts.add(Counts.WAITING, -1)
-
-    def _is_on_its_way(self, model: str, refused: Refused) -> bool:
-        unknown = OF_AN_UNKNOWN_MODEL in str(refused)
-        return unknown and model in keeper_notes.read_coming(self._run_dir)
 
     async def _infer_several(
         self, request: bytes, metadata: tuple[tuple[str, str], ...]
