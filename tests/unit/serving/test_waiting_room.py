@@ -194,7 +194,7 @@ def test_who_waits_is_not_kept_for_a_door_that_never_comes(tmp_path: Path) -> No
         await room.hold()
         waiting = await asyncio.open_connection("127.0.0.1", port)
         room.close()
-        with pytest.raises(ConnectionResetError):
+        with pytest.raises(OSError, match=r"reset|not connected"):  # seen when it asks, or before
             await ask(waiting, b"x")
 
     asyncio.run(run())
