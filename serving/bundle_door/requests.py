@@ -52,5 +52,9 @@ class Request:
 
 
 def find_twice(query: Sequence[tuple[str, str]]) -> str:
-    names = [name for name, _ in query]
-    return next((name for name in names if names.count(name) > 1), "")
+    seen = set[str]()
+    for name, _ in query:
+        if name in seen:
+            return name
+        seen.add(name)
+    return ""
