@@ -583,10 +583,18 @@ def test_few_answers_are_taken_along_too(tab: Tab, tmp_path: Path) -> None:
     choose(tab, PIPELINE)
     tab.run("document.getElementById('beside').value = ''")
     assert tab.run("document.getElementById('saved').hidden")
+    tab.run("""{ const real = window.fetch; let fails = 1;
+        window.fetch = (path, options) => String(path).startsWith('classify') && fails-- > 0
+          ? Promise.reject(new TypeError('gone')) : real(path, options); }""")
     tab.drop(*many(tmp_path, 2))
+    tab.until("Boolean(document.querySelector('.labels') && document.querySelector('.error b'))")
+    assert ["error" in each for each in json.loads(save(tab, "JSON"))] == [True, False]
+    # What is asked again has one answer, in its place.
+    tab.run("document.querySelector('.error button').click()")
     tab.until("document.querySelectorAll('.labels').length === 2")
-    files = [each["file"] for each in json.loads(save(tab, "JSON"))]
-    assert files == ["000.jpg", "001.jpg"]
+    answers = json.loads(save(tab, "JSON"))
+    assert [each["file"] for each in answers] == ["000.jpg", "001.jpg"]
+    assert not any("error" in each for each in answers)
     assert save(tab, "CSV").count("\n") == 2 * 3 + 1
     tab.run("document.getElementById('forget').click()")
     assert tab.run("document.getElementById('saved').hidden")

@@ -67,7 +67,7 @@ function keep(...names) {
 
 function fill(select, list, value, first = []) {
   const options = [...first, ...list.map(each => new Option(
-    [titleOf(each), ...marksOfChoice(each, list)].join(" "), each.model))];
+    [titleOf(each), marksOfChoice(each, list)].filter(Boolean).join(" "), each.model))];
   const described = list => JSON.stringify(list.map(each => [each.value, each.text]));
   // Not under the reader's hand, where nothing has changed.
   if (described([...select.options]) === described(options)) {
@@ -78,8 +78,10 @@ function fill(select, list, value, first = []) {
   if (options.some(each => each.value === value)) select.value = value;
 }
 
-const marksOfChoice = (each, { length }) => [
-  each.candidate ? "(candidate)" : each.main && length > 1 ? "(main)" : "", each.untrained ? "(untrained)" : ""].filter(Boolean);
+function marksOfChoice(each, { length }) {
+  const marks = [each.candidate ? "candidate" : each.main && length > 1 ? "main" : "", each.untrained ? "untrained" : ""];
+  return marks.some(Boolean) ? `(${marks.filter(Boolean).join(", ")})` : "";
+}
 
 // A candidate is shown side by side as soon as there is one, unless something else is chosen by the
 // address; another pipeline when it is chosen.
@@ -133,8 +135,8 @@ function askWith(medium, question = medium.title) {
 // Of what is asked now; Clear ends it.
 let asking = new AbortController();
 
-// What is on the page: what was answered in cards, and grids.
-let singles = [], grids = [];
+// What is on the page: in cards, by their places, what was answered there last; and grids.
+let singles = new Map(), grids = [];
 
 // What was asked last, to be asked of another pipeline.
 let last = null;
@@ -150,6 +152,8 @@ function askAll(questions) {
   // On a telephone what is asked fills the screen.
   if (matchMedia("(max-width: 40rem)").matches) byId("answers-title").scrollIntoView();
 }
+
+const taken = () => [...[...singles.values()].filter(Boolean), ...grids.flatMap(each => each.answers())];
 
 function begin() {
   document.querySelector("#answers > .empty")?.remove();
@@ -169,6 +173,7 @@ function askOne(question, asked, whole) {
   const { made, columns } = card(question, whole);
   const places = asked.map(waiting);
   columns.append(...places);
+  places.forEach(place => singles.set(place, null)); // in the order of the files
   const { signal } = asking;
   enqueue(made, async () => {
     // One after the other, so that neither slows the other down.
@@ -189,8 +194,10 @@ async function showAnswer(place, pipeline, question) {
   const { found, fault } = got;
   if (fault?.name === "AbortError") return null;
   showGot(place, pipeline, got, question);
-  if (!found?.table) singles.push(describe(question, pipeline, got, each => each.found.boxes ?? each.found.areas ?? each.found.labels));
-  byId("saved").hidden = !singles.length && !grids.length;
+  if (!found?.table) {
+    singles.set(place, describe(question, pipeline, got, each => each.found.boxes ?? each.found.areas ?? each.found.labels));
+    byId("saved").hidden = false;
+  }
   const said = fault ? fault.message : found.table ? `${found.table.rows.length} ${found.table.rows.length === 1 ? "answer" : "answers"}` : told(found.boxes ?? found.areas ?? found.labels.slice(0, 1));
   byId("spoken").textContent = `${called}: ${said}`;
   return found;
@@ -322,7 +329,7 @@ byId("forget").addEventListener("click", () => {
   byId("answers").replaceChildren(element("p", { className: "empty" }, "Nothing asked yet."));
   byId("forget").hidden = byId("saved").hidden = true;
   last = null;
-  singles = [];
+  singles = new Map();
   grids = [];
   say();
   forgetTally();
@@ -365,7 +372,7 @@ document.addEventListener("paste", event => {
 // From the start on
 
 byId("key-change").hidden = !hasKey();
-byId("saved").append(...offerFiles(() => [...singles, ...grids.flatMap(each => each.answers())]));
+byId("saved").append(...offerFiles(taken));
 offer(given).catch(() => {});
 camera.prepare(given, file => answerOf(chosen(), { file }, limits.body_bytes)).catch(() => {});
 for (let first = true; ; first = false) {
