@@ -65,8 +65,10 @@ class Stream:
     def resting(self) -> Iterator[None]:
         """With few requests: as many as show that none is lost."""
         self._pause_s = REST_S
-        yield
-        self._pause_s = PAUSE_S
+        try:
+            yield
+        finally:
+            self._pause_s = PAUSE_S
 
     def all(self) -> list[Answer]:
         return list(self._answers)

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from scripts.base import console, files
+from scripts.base import console, files, lock
 from scripts.base.paths import ROOT
 from scripts.measuring.proving import proof
 
+FOLDER = ROOT / "build" / "proof"
 SAID = {True: "confirmed", False: "not confirmed", None: "does not apply"}
 
 
 def main() -> int:
-    found = proof.prove()
-    report = ROOT / "build" / "proof" / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.md"
+    with lock.one_at_a_time(FOLDER / "lock"):  # a second one would go on with the same copy
+        found = proof.prove()
+    report = FOLDER / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.md"
     files.write(report, proof.as_markdown(found))
     for row in found["rows"]:
         console.note(f"{SAID[row['confirmed']]}: {row['claim']}")
