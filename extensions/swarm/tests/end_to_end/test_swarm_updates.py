@@ -62,9 +62,9 @@ class Given:
 class Servers(SwarmStack):
     project = NAME
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: Given, proof: Path) -> None:
         super().__init__(Settings.load({}, Path("none")))
-        self.given = given
+        self.given, self.proof = given, proof
 
     def _place_copy(self, name: str) -> str:
         return name
@@ -74,8 +74,8 @@ class Servers(SwarmStack):
 
     def _stack_file(self, wanted: State, models: Path | str) -> dict[str, Any]:
         """As for real ones, but for what runs in it."""
-        proofs = {PIPELINE: Path(__file__)}
-        given = stack_file.Given(NAME, self.given.image, "", 2, {}, {}, proofs, swarm._owner())
+        proofs, image = {PIPELINE: self.proof}, self.given.image
+        given = stack_file.Given(NAME, image, "", 2, {}, {}, proofs, swarm._owner())
         stack = stack_file.make_stack_file(
             SERVICE | {"labels": {FINGERPRINT: wanted.fingerprint}}, given
         )
@@ -112,7 +112,9 @@ def deployed(nodes: list[Node], tmp_path_factory: pytest.TempPathFactory) -> Ite
         changed.setattr(State, "save", lambda *_: None)
         changed.setattr(state, "forget", lambda: None)
         changed.setattr(state, "REFUSED", folder / "refused.log")
-        made = Servers(Given())
+        proof = folder / "updates-1.npz"
+        proof.write_bytes(b"what nobody asks")
+        made = Servers(Given(), proof)
         yield made
         made.stop()
 
@@ -156,9 +158,9 @@ def test_the_next_is_replaced_when_it_is_asked_for(servers: Servers) -> None:
 
 def test_one_that_fails_is_taken_out_alone(servers: Servers) -> None:
     before = servers.ids()
-    taken = next(iter(servers.replace_each(of("new"))))
+    taken = next(iter(servers.replace_each(of("failing"))))
     wait_until(lambda: sum(versions(servers).values()) == 2, "an old one to go")
-    servers.keep_log("new")
+    servers.keep_log("failing")
     servers.go_back(of("old"), out_first=True)
     assert re.fullmatch(r"updates_server\.\S+@node\d +\| I am here\n", state.REFUSED.read_text())
     assert versions(servers) == {"old": 2}
@@ -222,7 +224,7 @@ def test_a_stack_of_another_checkout_is_left_alone(servers: Servers, tmp_path: P
     before = servers.ids()
     with pytest.MonkeyPatch.context() as changed:
         as_checkout(changed, tmp_path)
-        another = Servers(Given())
+        another = Servers(Given(), servers.proof)
         with pytest.raises(UserError, match=f"the stack {NAME} of this swarm belongs to /"):
             another.start(of("another"))
         assert not another.stop()
