@@ -14,14 +14,20 @@ import pytest
 from benchmark.rollouts import clients
 from bundle_client import Client, KeyRefused, ServerUnreachable
 from bundle_client.server import Protocol
-from tests.plugin import require_docker
+from tests.plugin import FLAVOURS, require_docker
 from tests.project import Project, asked_meanwhile, error_lines, picture, run, wait_until
+from tests.stand_ins import rehearse
 
 
-@pytest.fixture(params=["local", pytest.param("cpu", marks=pytest.mark.rare)])
+@pytest.fixture(params=FLAVOURS)
 def project(request: pytest.FixtureRequest, tmp_path: Path, exported: Path) -> Iterator[Project]:
-    if request.param == "cpu":
+    if request.param != "local":
         require_docker()
+    if request.param == "gpu":
+        with rehearse(tmp_path) as made:
+            made.settings["BIND"] = "0.0.0.0"
+            yield made
+        return
     made = Project.copy(tmp_path / "beyond", FLAVOUR=request.param, BIND="0.0.0.0")
     shutil.copytree(exported / "versions", made.path / "build" / "versions")
     yield made

@@ -26,7 +26,7 @@ from bundle_client import Client
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from scripts.artefacts.picture import mug
 from scripts.base import files
-from tests.plugin import require_docker
+from tests.plugin import ON_A_GPU, require_docker
 from tests.project import (
     Project,
     asked_meanwhile,
@@ -35,6 +35,7 @@ from tests.project import (
     picture,
     wait_until,
 )
+from tests.stand_ins import rehearse
 
 pytestmark = pytest.mark.long
 
@@ -52,10 +53,18 @@ def brought_up(folder: Path, exported: Path, flavour: str, **settings: str) -> P
     return project
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory, exported: Path) -> Iterator[Project]:
+@pytest.fixture(scope="module", params=["cpu", ON_A_GPU])
+def project(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, exported: Path
+) -> Iterator[Project]:
     """In containers; every other test of rollouts is about processes."""
     require_docker()
+    if request.param == "gpu":
+        with rehearse(tmp_path_factory.mktemp("rollout-gpu")) as made:
+            made.settings |= QUICK
+            made.made("up")
+            yield made
+        return
     made = brought_up(tmp_path_factory.mktemp("rollout"), exported, "cpu")
     yield made
     made.make("clean")
@@ -121,7 +130,7 @@ def test_there_and_back(project: Project) -> None:
         assert "up already" in project.made("up")  # nothing is left to change
         assert f"version {new}: " in project.made("rollout")  # it serves already
         assert f"version {first} is live; 0 of " in project.made("rollback")
-    live = project.path / "build" / "live" / "resnet50_onnx"
+    live = project.path / "build" / "live" / project.network
     assert [path.name for path in live.glob("[0-9]*")] == [str(first)]
     assert started(project) == process  # of the server, which was never restarted
 
@@ -132,7 +141,8 @@ def started(project: Project) -> object:
 
 def test_a_canary_gets_its_share_of_our_clients(project: Project) -> None:
     """The candidate as a rollout loads it, for a share of 100 in 100."""
-    config = (project.path / f"build/live/{PIPELINE}/configs/cpu.pbtxt").read_text()
+    flavour = project.settings["FLAVOUR"]
+    config = (project.path / f"build/live/{PIPELINE}/configs/{flavour}.pbtxt").read_text()
     candidate = text_format.Parse(config, ModelConfig())
     candidate.name = f"{PIPELINE}_candidate"
     candidate.parameters["share"].string_value = "100"
