@@ -20,7 +20,7 @@ TIMEOUT_S = 10
 
 
 def fetch(metrics: Address | None) -> str:
-    """Its metrics. Nothing of a server without the door, as on a GPU."""
+    """Its metrics. Nothing of many servers, which have each their own."""
     if metrics is None:
         return ""
     request = urllib.request.Request(f"{metrics.url}/metrics")

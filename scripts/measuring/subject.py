@@ -48,8 +48,8 @@ def make_target(server: State, pipeline: Pipeline, label: str = workload.ENSEMBL
 
 
 def _target(server: State, model: str, label: str) -> Target:
-    tells = server.flavour in ("local", "cpu")  # one of several would
-    metrics = server.where(server.settings_at_start.metrics_port) if tells else None
     many = flavour.many_of(server)
     servers = many.find_addresses(server) if many else {}
+    # Of many servers, any one would tell its own.
+    metrics = None if many else server.where(server.settings_at_start.metrics_port)
     return Target.for_model(label, model, server.http, server.grpc, servers, metrics)

@@ -13,11 +13,12 @@ import pytest
 import bundle_client
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from tests.browser import opened
+from tests.plugin import ON_A_GPU
 from tests.project import ROOT, Project, error_lines, interrupt, wait_until
 
 pytestmark = [
     pytest.mark.skipif(not has_libb64(), reason=f"no perf_analyzer here: {LIBB64_REMEDY}"),
-    pytest.mark.parametrize("served", ["local"], indirect=True),
+    pytest.mark.parametrize("served", ["local", ON_A_GPU], indirect=True),
 ]
 
 PICTURES = ("8.5 MP", "500x375")
@@ -28,13 +29,14 @@ EARLIER = ROOT / "tests" / "recorded" / "results.json"
 class Run:
     output: str
     folder: Path
+    network: str
 
 
 @pytest.fixture(scope="module")
 def run(served: Project) -> Run:
     output = served.made("bench", QUICK="1", COMPARE=str(EARLIER))
     (report,) = re.findall(r"report: (\S+)$", output, re.MULTILINE)
-    return Run(output, (served.path / report).parent)
+    return Run(output, (served.path / report).parent, served.network)
 
 
 @pytest.mark.long
@@ -44,13 +46,13 @@ def test_everything_was_asked_and_answered(run: Run) -> None:
     assert {one["inputs"] for one in results["measurements"]} == {*PICTURES, "pixels"}
     for one in results["measurements"]:
         assert len(one["rounds"]) >= results["rounds"]  # more of what was uncertain
-        assert one["cpu_ms"]["resnet50_onnx"] > 0
+        assert one["cpu_ms"][run.network] > 0
         for sample in one["rounds"]:
             assert not sample["failure"], one["name"]
             assert 0 < sample["p50"] <= sample["p95"] <= sample["p99"]
         if one["target"] == "ensemble":
             steps = [step["name"] for step in one["waterfall_ms"]["steps"]]
-            assert steps == ["preprocessing", "resnet50_onnx", "postprocessing"]
+            assert steps == ["preprocessing", run.network, "postprocessing"]
     rows = list(csv.DictReader((run.folder / "results.csv").open()))
     assert len(rows) == len(results["measurements"])
 
@@ -62,7 +64,7 @@ def test_the_report_names_what_was_measured_on_what(run: Run) -> None:
     assert results["served"]["network"] == "mobilenet_v2"
     assert results["versions"]["tritonserver"]
     assert results["versions"]["triton-bundle"] == bundle_client.__version__
-    assert results["models"]["resnet50_onnx"]["instances"] >= 1
+    assert results["models"][run.network]["instances"] >= 1
 
 
 @pytest.mark.long
