@@ -8,7 +8,7 @@ With --harm hostile requests come among the good ones, and now and then a proces
 one kind after the other. A good request that is refused is asked again for half a minute; one that
 is not answered then is lost.
 
-Before it: make up FLAVOUR=cpu or local
+Before it: make up
 """
 
 from __future__ import annotations

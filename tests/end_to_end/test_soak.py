@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from tests.plugin import ON_A_GPU
 from tests.project import ROOT, Project
 
 pytestmark = pytest.mark.long
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.long
 MORE = 1.05
 
 
-@pytest.mark.parametrize("served", ["local"], indirect=True)
+@pytest.mark.parametrize("served", ["local", ON_A_GPU], indirect=True)
 def test_memory_does_not_grow(served: Project) -> None:
     soak = [str(ROOT / ".venv/bin/python"), "-m", "benchmark.soak", "--minutes", "1"]
     done = subprocess.run(

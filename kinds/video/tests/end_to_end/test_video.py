@@ -17,7 +17,6 @@ from typing import Any
 
 import av
 import numpy as np
-import psutil
 import pytest
 import yaml
 from numpy.typing import NDArray
@@ -30,10 +29,12 @@ from bundle_client.frames import Sequence as Frames
 from bundle_serving import infer
 from bundle_serving.address import Address
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
+from tests.end_to_end.test_keeper import subject
+from tests.plugin import ON_A_GPU
 from tests.project import LONGEST_S, ROOT, Project, error_lines, interrupt
 from tests.watching import PICTURES, begun, client, watched
 
-pytestmark = pytest.mark.parametrize("served", ["local"], indirect=True)
+pytestmark = pytest.mark.parametrize("served", ["local", ON_A_GPU], indirect=True)
 
 RECIPE = yaml.safe_load((ROOT / "kinds" / "video" / "video.yaml").read_text())
 WEIGHT = RECIPE["smoothing"]
@@ -183,12 +184,7 @@ def test_a_sequence_that_the_server_does_not_know_begins_anew(video: Project) ->
 
 @pytest.mark.long
 def test_a_stream_outlives_the_process_that_smooths_it(video: Project) -> None:
-    folder = str(video.path / "build" / "live" / "video_smoothing")
-    (process,) = (
-        each
-        for each in psutil.process_iter(["cmdline"])
-        if any(word.startswith(folder) for word in each.info["cmdline"] or [])
-    )
+    (process,) = subject(video).running()["video_smoothing"]
 
     def frames() -> Iterator[NDArray[np.uint8]]:
         for number in range(20):
