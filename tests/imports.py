@@ -20,7 +20,7 @@ from typing import Literal
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from scripts.bootstrap import APART
+from scripts.base import layers as of_environment
 from tests.project import ROOT
 
 Layers = frozenset[str]
@@ -188,7 +188,8 @@ def _named(node: ast.Import | ast.ImportFrom, module: str, path: Path) -> Iterat
 @cache
 def installed(layers: Layers) -> frozenset[str]:
     """The packages that pip brings for these layers, of those that this environment holds."""
-    files = [ROOT / "requirements" / f"{layer}.txt" for layer in layers - {*APART}]
+    names = {name for layer in layers for name in of_environment.find_included(layer)}
+    files = [file for file in of_environment.list_resolved() if file.stem in names]
     ahead = [(line, extra) for file in files for line in _lines(file) for extra in _extras(line)]
     found: set[tuple[str, str]] = set()
     while ahead:
@@ -215,9 +216,7 @@ def _extras(wanted: Requirement) -> set[str]:
 def _lines(file: Path) -> Iterator[Requirement]:
     for line in file.read_text().splitlines():
         requirement = line.partition("#")[0].strip()
-        if requirement.startswith("-r"):
-            yield from _lines(file.parent / requirement.removeprefix("-r").strip())
-        elif requirement:
+        if requirement and not requirement.startswith("-r"):
             yield Requirement(requirement)
 
 

@@ -10,9 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from scripts import pins
-from scripts.base import files, wheels
-from scripts.base.paths import REQUIREMENTS, ROOT
+from scripts.base import files, layers, wheels
+from scripts.base.paths import ROOT
 
 OSV = "https://api.osv.dev/v1/querybatch"
 AT_ONCE = 500  # it takes 1,000
@@ -46,11 +45,11 @@ class Answer:
 def of_layers() -> list[Package]:
     """The Python packages of every layer of the environment."""
     found: dict[tuple[str, str], list[str]] = {}
-    for layer in pins.layers():
-        for line in wheels.read_locked(REQUIREMENTS, layer):
+    for layer in sorted({file.stem for file in layers.list_resolved()}):
+        for line in layers.read_locked(layer):
             name, version, _ = wheels.parts(line)
             found.setdefault((name, version), []).append(layer)
-    return [Package("PyPI", *package, tuple(layers)) for package, layers in sorted(found.items())]
+    return [Package("PyPI", *package, tuple(where)) for package, where in sorted(found.items())]
 
 
 def of_sbom(sbom: str, image: str) -> list[Package]:

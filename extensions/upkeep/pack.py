@@ -21,7 +21,7 @@ from pathlib import Path
 from bundle_client import __version__
 from extensions.upkeep import backup
 from scripts import bootstrap
-from scripts.base import below, console, disk, files, inventory, wheels
+from scripts.base import below, console, disk, files, inventory, layers, wheels
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON, REQUIREMENTS, ROOT
 from scripts.settings.settings import Settings
@@ -52,9 +52,9 @@ def write(target: Path, settings: Settings) -> list[str]:
         for name in bundle_files():
             (draft / "bundle" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, draft / "bundle" / name)
-        layers = sorted({layer for each in made_for for layer in LAYERS[each]})
-        with console.waiting(f"fetching the packages of {', '.join(layers)}"):
-            fetch(draft / "wheels", layers)
+        needed = sorted({layer for each in made_for for layer in LAYERS[each]})
+        with console.waiting(f"fetching the packages of {', '.join(needed)}"):
+            fetch(draft / "wheels", needed)
         components = [
             each
             for wheel in sorted((draft / "wheels").iterdir())
@@ -91,9 +91,9 @@ def bundle_files() -> list[str]:
     return names
 
 
-def fetch(folder: Path, layers: list[str]) -> None:
+def fetch(folder: Path, needed: list[str]) -> None:
     folder.mkdir()
-    with wheels.write_checked(wheels.read_locked(REQUIREMENTS, *layers), REQUIREMENTS) as (file, _):
+    with wheels.write_checked(layers.read_locked(*needed), REQUIREMENTS) as (file, _):
         command: list[str | Path] = [PYTHON, "-m", "pip", "download", "--quiet", "--no-deps"]
         command += ["--require-hashes", "--only-binary", ":all:", "--dest", folder, "-r", file]
         fetched = subprocess.run(command, capture_output=True, text=True)

@@ -2,7 +2,7 @@
 
     make pins                     every package, to the newest that fits the others
     make pins ONLY=pillow,numpy   these only, for a security fix say
-    make pins ONLY=none           no version, but requirements/locked again, for a new requirement
+    make pins ONLY=none           no version, but the lists in locked/ again, for a new requirement
 
 Run the tests afterwards: make test.
 """

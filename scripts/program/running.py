@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from scripts.base import layers
 from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.text import CALLED_AS
 from scripts.program.command_line import PROGRAM, Call, as_makeflags, make_absolute
@@ -55,11 +56,11 @@ def is_installed(layer: str, folder: Path) -> bool:
         installed = (folder / ".venv" / "layers" / layer).stat().st_mtime
     except FileNotFoundError:
         return False
-    return installed >= max(_list_times((folder / "requirements").rglob("*.txt")))
+    return installed >= max(_list_times(layers.list_folders(folder)))
 
 
-def _list_times(paths: Iterable[Path]) -> Sequence[float]:
-    return [path.stat().st_mtime for path in paths]
+def _list_times(folders: Iterable[Path]) -> Sequence[float]:
+    return [path.stat().st_mtime for folder in folders for path in folder.rglob("*.txt")]
 
 
 def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts import bootstrap
-from scripts.base import wheels
+from scripts.base import layers, wheels
 from scripts.base.errors import UserError
 from scripts.base.paths import REQUIREMENTS, VENV
 from scripts.measuring import perf_analyzer
@@ -37,10 +37,7 @@ def test_every_package_has_a_wheel_for_it(tmp_path: Path, python: str) -> None:
     command += ["--index-strategy", "unsafe-best-match"]
     command += ["--python-platform", "aarch64-manylinux_2_36", "--python-version", python]
     for layer in LAYERS:
-        with wheels.write_checked(wheels.read_locked(REQUIREMENTS, layer), REQUIREMENTS) as (
-            file,
-            _,
-        ):
+        with wheels.write_checked(layers.read_locked(layer), REQUIREMENTS) as (file, _):
             done = subprocess.run(
                 [*command, *bootstrap.drop_options(options, bootstrap.CONSTRAINT), "-r", file],
                 env=os.environ | variables,

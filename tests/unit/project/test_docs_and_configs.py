@@ -11,6 +11,7 @@ from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelDynamicBatching, ModelInput
 
 import bundle_client
+from scripts.base import layers
 from scripts.recipes import pipelines
 from scripts.recipes.folders import model_folder, model_folders
 from scripts.recipes.layout import CPU, GPU, Engine
@@ -202,12 +203,10 @@ def test_warmup_files_are_as_long_as_their_configs_say() -> None:
 
 
 def test_pins_are_exact_and_used() -> None:
-    pins = (ROOT / "requirements" / "constraints.txt").read_text()
+    pins = layers.CONSTRAINTS.read_text()
     assert all("==" in line for line in pins.splitlines() if line and not line.startswith("#"))
     pinned = {name.lower() for name in re.findall(r"^([\w.-]+)==", pins, re.MULTILINE)}
-    for path in (ROOT / "requirements").glob("*.txt"):
-        if path.name == "constraints.txt":
-            continue
+    for path in layers.list_files():
         for line in path.read_text().splitlines():
             if name := re.match(r"([\w.-]+)", line):
                 assert name[1].lower() in pinned or line.startswith("-r"), name[1]

@@ -93,8 +93,7 @@ def test_the_unit_tests_do_without_pytorch() -> None:
 
 
 def test_an_import_that_only_the_tests_environment_can_is_seen() -> None:
-    """As it was with the types of boto3, which were imported at run time."""
-    (types,) = (path for path in imports.packages_with("types_boto3_s3"))
-    everywhere = imports.Import("types_boto3_s3", frozenset({"tools", "s3"}), "here:1")
-    assert types == "types-boto3-s3"
-    assert imports.missing({everywhere}) == ["here:1: types_boto3_s3 is not in s3 + tools"]
+    """As it was with types, which were imported at run time."""
+    assert imports.packages_with("prometheus_client") == {"prometheus-client"}
+    everywhere = imports.Import("prometheus_client", frozenset({"tools", "bench"}), "here:1")
+    assert imports.missing({everywhere}) == ["here:1: prometheus_client is not in bench + tools"]

@@ -12,27 +12,26 @@ from pathlib import Path
 import pytest
 
 from scripts import pins
-from scripts.base import wheels
+from scripts.base import layers, wheels
 from scripts.base.paths import REQUIREMENTS
 
-CONSTRAINTS = pins.CONSTRAINTS.read_text()
+CONSTRAINTS = layers.CONSTRAINTS.read_text()
 
 
 def direct(layer: str) -> set[str]:
-    """The packages that a layer's file names, and those of the files that it includes."""
-    text = (REQUIREMENTS / f"{layer}.txt").read_text()
-    included = re.findall(r"^-r (\w+)\.txt", text, re.MULTILINE)
-    names = {wheels.name_of(name) for name in re.findall(r"^([\w.-]+)", text, re.MULTILINE)}
-    return (names - {"-r"}).union(*map(direct, included))
+    """The packages that a layer's files name, and those of the layers that it includes."""
+    names = layers.find_included(layer)
+    text = "\n".join(file.read_text() for name in names for file in layers.find_files(name))
+    return {wheels.name_of(name) for name in re.findall(r"^(\w[\w.-]*)", text, re.MULTILINE)}
 
 
-@pytest.mark.parametrize("layer", pins.layers())
+@pytest.mark.parametrize("layer", sorted({file.stem for file in layers.list_resolved()}))
 def test_all_that_a_layer_brings_along_is_pinned_and_has_hashes(layer: str) -> None:
     pinned = {
         f"{wheels.name_of(name)}=={version}"
         for name, version in re.findall(r"^([\w.-]+)==([^\s;]+)", CONSTRAINTS, re.MULTILINE)
     }
-    lines = wheels.read_locked(REQUIREMENTS, layer)
+    lines = layers.read_locked(layer)
     listed = {f"{name}=={version}" for name, version, _ in map(wheels.parts, lines)}
     assert direct(layer) <= {each.partition("==")[0] for each in listed}
     assert listed <= pinned

@@ -1,0 +1,2 @@
+# What its tests need besides.
+APART += $(LAYER)/minilm
