@@ -42,10 +42,10 @@ from scripts.artefacts.drawn import network
 from scripts.artefacts.drawn.drawings import SIDE
 from scripts.artefacts.drawn.things import NAMES
 from tests import drawn_pictures
-from tests.chromium import Tab, browser
-from tests.page import choose, open_played
 from tests.project import ASSETS, ROOT, Project
-from tests.terminals import typed, what_stays
+from tests.screens.chromium import Tab, browser
+from tests.screens.page import choose, open_played
+from tests.screens.terminals import typed, what_stays
 
 PICTURES = ROOT / "docs" / "pictures"
 COLUMNS = 92

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from scripts.base import files
-from tests.chromium import Tab
 from tests.project import ROOT
+from tests.screens.chromium import Tab
 
 HERE = Path(__file__).parent
 LOCK = "package-lock.json"

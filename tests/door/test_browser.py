@@ -12,9 +12,9 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
-from tests.browser import headless
 from tests.door.servers import Behind
 from tests.door.test_life import INFER, JPEG, RAW, executed
+from tests.screens.browser import headless
 
 # What a page can try: to read with and without the browser's leave, to ask and to end the server as
 # a form may do it, to have an answer taken for a picture or a program, and to unload a model.

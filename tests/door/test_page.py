@@ -18,10 +18,10 @@ from bundle_door.documents import find_files
 from bundle_serving.process.exposure import CERTIFICATE
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from tests import axe
-from tests.chromium import Tab, browser
 from tests.door.servers import MODELS, Behind, behind_the_door
-from tests.page import choose, open_played
 from tests.project import picture
+from tests.screens.chromium import Tab, browser
+from tests.screens.page import choose, open_played
 
 HIGH = b"\xff" * 10
 CANDIDATE = f"{PIPELINE}_candidate"

@@ -29,7 +29,7 @@ from tests.door.test_arrivals import (
 )
 from tests.door.test_exposure import authorized
 from tests.door.test_life import Gate, gate
-from tests.door.test_metrics import value
+from tests.door.watching.test_metrics import value
 from tests.project import wait_until
 
 __all__ = ["gate"]

@@ -12,9 +12,9 @@ import pytest
 
 import bundle_client
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
-from tests.browser import opened
 from tests.plugin import ON_A_GPU
 from tests.project import ROOT, Project, error_lines, interrupt, wait_until
+from tests.screens.browser import opened
 
 pytestmark = [
     pytest.mark.skipif(not has_libb64(), reason=f"no perf_analyzer here: {LIBB64_REMEDY}"),

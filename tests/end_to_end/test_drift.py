@@ -15,8 +15,8 @@ from bundle_door.watching.references import ANSWERS
 from bundle_serving.protocol import kserve
 from bundle_serving.protocol.kserve import pb
 from tests import axe
-from tests.chromium import browser
 from tests.project import Project, wait_until
+from tests.screens.chromium import browser
 
 NETWORK = "resnet50_onnx"
 PLAN = "resnet50_trt"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import imports
-from tests.imports import Layers
-from tests.layers import environment
+from tests.sources import imports
+from tests.sources.imports import Layers
+from tests.sources.layers import environment
 from tests.unit.project.test_imports import commands
 
 REACHED, _ = imports.follow(*commands())

@@ -6,9 +6,9 @@ import json
 import time
 from pathlib import Path
 
-from tests.chromium import browser
 from tests.plugin import everywhere
 from tests.project import Project
+from tests.screens.chromium import browser
 
 # What the page promises, even on a busy machine: from its address to a label, to its first paint.
 LABEL_S, PAINT_MS = 10, 1000

@@ -13,9 +13,9 @@ import pytest
 
 from scripts.base.errors import UserError
 from scripts.stacks import registries as looked_at
-from tests import registries
 from tests.plugin import require_docker
 from tests.project import Project, error_lines, free_ports, run
+from tests.surroundings import registries
 
 
 @pytest.fixture(autouse=True, scope="module")

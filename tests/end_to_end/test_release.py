@@ -15,10 +15,10 @@ import pytest
 
 import docker
 from bundle_client import __version__
-from tests import registries
 from tests.networks import draw_network
 from tests.plugin import require_docker
 from tests.project import Project, picture, run
+from tests.surroundings import registries
 
 # The images take minutes to build and push.
 pytestmark = pytest.mark.rare

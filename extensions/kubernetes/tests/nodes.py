@@ -33,8 +33,8 @@ from extensions.kubernetes.tests.cluster import (
     kubeconfig,
     running,
 )
-from tests import machines
 from tests.project import run, wait_until
+from tests.surroundings import machines
 
 NODES = "10.219.0"
 HOST = f"{NODES}.254"

@@ -16,9 +16,9 @@ import sys
 from pathlib import Path
 
 from scripts.base.paths import PYTHON
-from tests import aws_roles
-from tests.aws_roles import BUCKET, GET, LIST, REGION, STS
 from tests.project import run, wait_until
+from tests.surroundings import aws_roles
+from tests.surroundings.aws_roles import BUCKET, GET, LIST, REGION, STS
 
 HOST, PORT = "127.0.0.1", 9000
 TOKEN = "of.the.account"

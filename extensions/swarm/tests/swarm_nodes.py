@@ -17,8 +17,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests import machines
 from tests.project import run, wait_until
+from tests.surroundings import machines
 
 # What the containers of the nodes use, and the nodes among themselves; nothing else on a machine of
 # tests does.

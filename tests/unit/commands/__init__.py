@@ -1,1 +1,1 @@
-"""What commands, settings and stacks do."""
+"""What commands and stacks do."""

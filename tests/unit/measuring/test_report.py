@@ -16,7 +16,7 @@ from scripts.measuring import results
 from scripts.measuring.compare import CAUSES, CIRCUMSTANCES
 from scripts.measuring.report import evaluation, report
 from tests import axe
-from tests.chromium import Tab, browser
+from tests.screens.chromium import Tab, browser
 from tests.shown.measuring import measurements
 
 MACHINE = {"processor": "A processor with a name of some length @ 2.10GHz", "cores": 2}

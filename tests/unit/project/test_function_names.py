@@ -1,6 +1,6 @@
 """A function that does something begins with a verb: then it can be searched for and read aloud."""
 
-from tests import function_names
+from tests.sources import function_names
 
 
 def test_names_are_not_participles_or_prepositions() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from scripts.artefacts.step import Step
 from scripts.stacks.local import LAYERS
-from tests import imports
-from tests.imports import Reached
 from tests.project import ROOT, find_brought, makefiles
+from tests.sources import imports
+from tests.sources.imports import Reached
 
 pytestmark = pytest.mark.skipif(
     not (ROOT / ".venv" / "layers" / "test").exists(),

@@ -13,8 +13,9 @@ from contextlib import suppress
 
 import pytest
 
-from tests import chromium, project
+from tests import project
 from tests.project import Patience, finish
+from tests.screens import chromium
 
 
 class Clock:

@@ -15,8 +15,8 @@ import pytest
 from scripts.program import verbs
 from scripts.stacks import exposure
 from tests.project import ROOT
+from tests.screens.terminals import CODES, typed, what_stays
 from tests.shown.every import find_reasons, find_shown
-from tests.terminals import CODES, typed, what_stays
 
 SHOWN = find_shown()
 PROGRAM = (sys.executable, "-m", "tests.shown")

@@ -15,8 +15,8 @@ from PIL import Image
 
 from scripts.artefacts.picture import mug
 from scripts.base import parts
-from tests import aws_roles
 from tests.project import Project, error_lines, free_ports, interrupt, wait_until
+from tests.surroundings import aws_roles
 
 
 @pytest.fixture(scope="module")

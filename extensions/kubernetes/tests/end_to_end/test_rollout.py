@@ -27,11 +27,11 @@ from extensions.kubernetes.preflight import CLAIM
 from extensions.kubernetes.tests import nodes
 from extensions.kubernetes.tests.cluster import Cluster, kubeconfig
 from extensions.kubernetes.tests.nodes import Nodes
-from tests import aws_roles
-from tests.aws_roles import BUCKET, GET, LIST, REGION, STS
 from tests.networks import draw_network
 from tests.plugin import require_docker
 from tests.project import Project, error_lines, free_ports, wait_until
+from tests.surroundings import aws_roles
+from tests.surroundings.aws_roles import BUCKET, GET, LIST, REGION, STS
 
 pytestmark = pytest.mark.rare
 

@@ -22,8 +22,8 @@ from extensions.s3.location import Location, parse
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON
 from scripts.settings.settings import Settings
-from tests.layers import environment
 from tests.project import Project, free_ports, wait_until
+from tests.sources.layers import environment
 
 BUCKET = "bundle-models"
 

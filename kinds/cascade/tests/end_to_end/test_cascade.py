@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
-from tests.browser import opened
 from tests.project import Project, picture
+from tests.screens.browser import opened
 
 
 @pytest.mark.long

@@ -18,9 +18,10 @@ from kinds.sound.serving import wav
 from kinds.sound.tests.by_pytorch import sounds_by_pytorch
 from kinds.sound.tests.wav_files import BELL, made
 from kinds.sound.things import NAMES
-from tests import axe, page
-from tests.chromium import browser
+from tests import axe
 from tests.project import Project, error_lines
+from tests.screens import page
+from tests.screens.chromium import browser
 
 CODINGS = ((wav.PCM, 16), (wav.PCM, 24), (wav.FLOAT, 32), (wav.PCM, 8))
 

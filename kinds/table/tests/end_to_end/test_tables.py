@@ -10,9 +10,10 @@ import pytest
 import xgboost
 from numpy.typing import NDArray
 
-from tests import axe, page
-from tests.chromium import browser
+from tests import axe
 from tests.project import Project, error_lines
+from tests.screens import page
+from tests.screens.chromium import browser
 from tests.tables import NAMES, ROLLED, asked, trained, without_a_network
 
 

@@ -305,7 +305,8 @@ def test_make_watch_refuses_in_one_line(video: Project, tmp_path: Path) -> None:
 @contextmanager
 def camera(port: str = "0") -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A real one, as far as the client can tell, and its port; skips without GStreamer."""
-    command, pipe = ["/usr/bin/python3", str(ROOT / "tests" / "camera.py"), port], subprocess.PIPE
+    program = str(ROOT / "tests" / "surroundings" / "camera.py")
+    command, pipe = ["/usr/bin/python3", program, port], subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdout and process.stderr
         try:

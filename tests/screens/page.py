@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.chromium import Tab
+from tests.screens.chromium import Tab
 
 
 def opened(tab: Tab, port: str, pipeline: str) -> None:

@@ -1,6 +1,6 @@
 """Starts a program that is told nothing of the machine's network interfaces.
 
-    python tests/unaware.py PROGRAM [ARGUMENT ...]
+    python tests/screens/unaware.py PROGRAM [ARGUMENT ...]
 
 Chromium breaks off what it loads (ERR_NETWORK_CHANGED) whenever an address comes or goes, as it
 does with each container of the tests beside. It hears of them over a netlink socket; where the

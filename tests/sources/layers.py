@@ -14,7 +14,7 @@ from pathlib import Path
 
 from scripts import bootstrap
 from scripts.base.paths import VENV
-from tests.imports import HOMES, Layers, installed
+from tests.sources.imports import HOMES, Layers, installed
 
 
 @contextmanager

@@ -1,5 +1,5 @@
 """How functions are named: one that does something begins with a verb, never with a participle.
-`python -m tests.function_names` lists those that do."""
+`python -m tests.sources.function_names` lists those that do."""
 
 import ast
 import re

@@ -1,6 +1,6 @@
 """A camera at rtsp://127.0.0.1:PORT/test, by GStreamer; prints its port.
 
-    /usr/bin/python3 tests/camera.py [PORT]
+    /usr/bin/python3 tests/surroundings/camera.py [PORT]
 
 The system's Python has GStreamer's bindings, if their packages are installed (CONTRIBUTING.md).
 """

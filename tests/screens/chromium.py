@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.browser import headless
 from tests.project import Patience
+from tests.screens.browser import headless
 
 PATIENCE_S = 120
 DRAGS, HEARD_S = 5, 5

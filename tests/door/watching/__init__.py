@@ -1,0 +1,1 @@
+"""What a door tells of its requests, and keeps of them."""

@@ -1,0 +1,1 @@
+"""What users see: the page in a browser, and lines in a terminal."""

@@ -1,0 +1,1 @@
+"""What is set, and where it is written."""
