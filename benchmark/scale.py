@@ -1,11 +1,12 @@
-"""How many pictures a second, and what a million cost, beyond what was measured: docs/scale.md.
+"""How many pictures a second, and what a million cost, beyond what was measured:
+docs/measuring/scale.md.
 
     python -m benchmark.scale
 
 A picture takes so many milliseconds of a core: decoding, the network, the door. A server answers
 until its cores, the door's processes of one kind, its network card or its GPU are busy; many
-servers answer as many times that. Prints the tables of docs/scale.md, and first how far the model
-lies from what was measured.
+servers answer as many times that. Prints the tables of docs/measuring/scale.md, and first how far
+the model lies from what was measured.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from dataclasses import dataclass
 from bundle_door.settings import CORES_OF_ONE, MOST_PROCESSES
 
 # Milliseconds of a core, on two shared cores of an AMD EPYC with AVX-512 and BF16. Of
-# docs/benchmark.md: what the bare network answers a second, and what one picture at a time spends
-# beside the network.
+# docs/measuring/benchmark.md: what the bare network answers a second, and what one picture at a
+# time spends beside the network.
 NETWORK = {"bf16": 2000 / 84.7, "int8": 2000 / 150}
 SMALL, LARGE = "500x375, 100 kB", "8.5 megapixels, 1 MB"
 PREPROCESSING, POSTPROCESSING, BETWEEN = 2.7, 0.8, 0.5
@@ -88,7 +89,8 @@ def points() -> list[Point]:
         Point("the same on another day", 117.3, rate("int8", SMALL)),
         Point("int8, 8.5 megapixels, 4 at a time", 66.1, rate("int8", LARGE)),
         Point("the same on another day", 64.5, rate("int8", LARGE)),
-        # Of docs/tuning.md, with the client on the same cores: processor time against throughput.
+        # Of docs/measuring/tuning.md, with the client on the same cores: processor time against
+        # throughput.
         Point("mobilenet_v2 in fp32, 500x375, 18.5 ms", 95.4, 2000 / 18.5),
         Point("mobilenet_v2 in fp32, 8.5 megapixels, 36.6 ms", 45.0, 2000 / 36.6),
         # Swarm: here come the points of one server and of several, on two engines.

@@ -1,6 +1,6 @@
 """The pictures of the documents that need no server; `python -m tests.drawn_pictures` writes them:
 
-comparison.svg    how many times as fast the bundle is, from the table in docs/comparison.md
+comparison.svg    how many times as fast the bundle is: the table in docs/measuring/comparison.md
 how_it_works.svg  from weights to an answer
 """
 
@@ -75,7 +75,7 @@ LABELS, LONGEST, ROW = 110, 560, 26
 
 def read_ratios() -> dict[str, list[Ratio]]:
     """By photo, from the first table, with four requests at a time."""
-    text = (ROOT / "docs" / "comparison.md").read_text()
+    text = (ROOT / "docs" / "measuring" / "comparison.md").read_text()
     table = text[text.index("| over HTTP | pictures/s") :].split("\n\n")[0].splitlines()
     _, _, *names = (cell.strip() for cell in table[0].strip("| ").split("|"))
     found, photo = {}, ""

@@ -1,5 +1,5 @@
 """How networks fare that were not made here: each is added to a running server, asked about
-pictures, and removed. Writes the table of docs/foreign.md.
+pictures, and removed. Writes the table of docs/measuring/foreign.md.
 
     make up
     .venv/bin/python -m benchmark.foreign
@@ -38,7 +38,7 @@ from scripts.stacks.state import State
 
 NAME = "foreign_network"
 PICTURES = 20
-TABLE = ROOT / "docs" / "foreign.md"
+TABLE = ROOT / "docs" / "measuring" / "foreign.md"
 Row = tuple[Case, Outcome]
 BEGIN, END = "<!-- table: python -m benchmark.foreign -->\n", "<!-- /table -->\n"
 

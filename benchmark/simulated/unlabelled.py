@@ -4,8 +4,9 @@ blurred, or of other shares, beside the truth.
     python -m benchmark.simulated.unlabelled [--pictures 8000] [--rounds 500]
 
 Each round takes other pictures: 1,000 labelled ones as for `make eval`, and the door's last 1,000
-answers. Prints a table for docs/eval.md, and ends with 1 if the truth lies beyond the bounds more
-often than stated. The last two columns are of what was called each class, which is judged apart.
+answers. Prints a table for docs/measuring/eval.md, and ends with 1 if the truth lies beyond the
+bounds more often than stated. The last two columns are of what was called each class, which is
+judged apart.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 
     python -m benchmark.simulated.verdicts [--rollouts 1000] [--items 10000] [--differing 0.04]
 
-Prints a table for docs/eval.md, and ends with 1 if a claim is wrong more often than stated, or a
-version that is worse by 2 points is found in less than 95%.
+Prints a table for docs/measuring/eval.md, and ends with 1 if a claim is wrong more often than
+stated, or a version that is worse by 2 points is found in less than 95%.
 """
 
 from __future__ import annotations

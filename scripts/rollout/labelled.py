@@ -24,7 +24,9 @@ from scripts.server import evaluating
 from scripts.server.evaluating import Data, One
 from scripts.stacks.state import State
 
-NOT_PROVED = "not proved: how right it is on labelled data of yours (EVAL=folder, docs/eval.md)"
+NOT_PROVED = (
+    "not proved: how right it is on labelled data of yours (EVAL=folder, docs/measuring/eval.md)"
+)
 
 # What a version finds likeliest, the first first.
 Guess: TypeAlias = One[Any]

@@ -122,7 +122,8 @@ class Served(Group):
     steps = choice(
         ("auto", "1", "3"),
         """3: pictures are decoded, computed and turned into probabilities by three models. 1: by
-        one, which is faster on a CPU; see docs/tuning.md. auto: 1 on a CPU, 3 on a GPU.""",
+        one, which is faster on a CPU; see docs/measuring/tuning.md. auto: 1 on a CPU, 3 on a
+        GPU.""",
         VERSION,
     )
     samples = path(

@@ -75,7 +75,7 @@ def show(version: dict[str, Any]) -> None:
 def show_classes(classes: list[dict[str, Any]]) -> None:
     """How often what is called so is right."""
     if not classes:
-        console.note("how right it is of single classes cannot be told (docs/eval.md)")
+        console.note("how right it is of single classes cannot be told (docs/measuring/eval.md)")
         return
     rows = [
         (each["class"], f"{each['labelled']:.1%}", f"{each['estimated']:.1%}",

@@ -16,7 +16,7 @@ def main() -> int:
     known = state.load()
     many = flavour.many_of(known) if known else None
     if known is None or many is None:
-        raise UserError("there is one server here, or none", "for several: docs/scale.md")
+        raise UserError("there is one server here, or none", "for several: docs/measuring/scale.md")
     if wanted is None:
         raise UserError("no REPLICAS given", "say how many servers: make scale REPLICAS=4")
     with lock.one_at_a_time():

@@ -1,4 +1,4 @@
-"""docs/scale.md shows what the model prints, and the model what was measured."""
+"""docs/measuring/scale.md shows what the model prints, and the model what was measured."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scripts.base.paths import ROOT
 
 
 def test_the_document_has_its_tables() -> None:
-    document = (ROOT / "docs" / "scale.md").read_text()
+    document = (ROOT / "docs" / "measuring" / "scale.md").read_text()
     for table in (scale.agreement(), scale.servers(), scale.million(), scale.load(), scale.fleet()):
         assert table in document
 

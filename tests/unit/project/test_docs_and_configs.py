@@ -92,7 +92,7 @@ def test_compose_and_settings_agree_on_defaults() -> None:
 
 
 def test_links_in_the_documents_lead_somewhere() -> None:
-    documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *find_brought("*/*.md")]
+    documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *find_brought("*/*.md")]
     links = [
         (document, *link)
         for document in documents
