@@ -104,8 +104,8 @@ LONGEST_FIRST = (
 
 def group(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
-    folder, _, name = file.rpartition("/")
-    name = TOGETHER.get(name, name) if folder.endswith("/end_to_end") else file
+    name = file.rpartition("/")[2]
+    name = TOGETHER.get(name, name) if "/end_to_end/" in file else file
     served = name in ("served", ALONE)
     if served and (found := re.search(r"[\[-](cpu|gpu)[-\]]", nodeid)):
         return f"served by containers: {found[1]}"

@@ -8,56 +8,68 @@ from collections.abc import Iterable, Iterator
 
 from tests.project import ROOT
 
-END = "tests/end_to_end/test_"
+BUILDING, KEEPING, MEASURING, OWN, SERVING = (
+    f"tests/end_to_end/{each}/test_"
+    for each in ("building", "keeping", "measuring", "own", "serving")
+)
 # A file or folder -> the long tests of what it does, besides those of the folder above.
 RULES: dict[str, tuple[str, ...]] = {
-    "benchmark/": (f"{END}comparison.py", f"{END}soak.py", f"{END}torture.py"),
+    "benchmark/": (f"{MEASURING}comparison.py", f"{KEEPING}soak.py", f"{KEEPING}torture.py"),
     "client/": ("extensions/similar/tests",),
-    "compose": (f"{END}compose.py", f"{END}handover.py"),
-    "compose.gpu.yaml": (f"{END}gpu_rehearsal.py",),
+    "compose": (f"{BUILDING}compose.py", f"{KEEPING}handover.py"),
+    "compose.gpu.yaml": (f"{SERVING}gpu_rehearsal.py",),
     "compose.s3.yaml": ("extensions/s3/tests",),
     "deploy/": ("extensions/kubernetes/tests",),
-    "docker/": (f"{END}compose.py", f"{END}gpu_rehearsal.py"),
+    "docker/": (f"{BUILDING}compose.py", f"{SERVING}gpu_rehearsal.py"),
     "docs/": (),
     "extensions/": (),
-    "kinds/": (f"{END}kinds.py",),
-    "model_repository/": (f"{END}kinds.py", f"{END}one_step.py"),
-    "requirements/": (f"{END}compose.py", f"{END}readme.py", "tests/foreign", "tests/pytorch"),
-    "scripts/": (f"{END}lifecycle.py",),
-    "scripts/evaluation/": (f"{END}eval.py",),
-    "scripts/measuring/": (f"{END}bench.py", f"{END}comparison.py"),
-    "scripts/recipes/": (
-        *(f"{END}kinds.py", f"{END}add_model.py", f"{END}own_main.py"),
-        f"{END}starving.py",
+    "kinds/": (f"{SERVING}kinds.py",),
+    "model_repository/": (f"{SERVING}kinds.py", f"{SERVING}one_step.py"),
+    "requirements/": (
+        f"{BUILDING}compose.py",
+        f"{BUILDING}readme.py",
+        "tests/foreign",
+        "tests/pytorch",
     ),
-    "scripts/repository/": (f"{END}rollout.py", f"{END}own_models.py", f"{END}add_model.py"),
-    "scripts/program/": (f"{END}program.py",),
+    "scripts/": (f"{KEEPING}lifecycle.py",),
+    "scripts/evaluation/": (f"{MEASURING}eval.py",),
+    "scripts/measuring/": (f"{MEASURING}bench.py", f"{MEASURING}comparison.py"),
+    "scripts/recipes/": (
+        *(f"{SERVING}kinds.py", f"{OWN}add_model.py", f"{OWN}own_main.py"),
+        f"{SERVING}starving.py",
+    ),
+    "scripts/repository/": (f"{KEEPING}rollout.py", f"{OWN}own_models.py", f"{OWN}add_model.py"),
+    "scripts/program/": (f"{BUILDING}program.py",),
     "scripts/rollout/": (
-        *(f"{END}rollout.py", "extensions/swarm/tests", f"{END}kinds.py"),
-        f"{END}eval.py",
+        *(f"{KEEPING}rollout.py", "extensions/swarm/tests", f"{SERVING}kinds.py"),
+        f"{MEASURING}eval.py",
     ),
     "scripts/server/": (
-        *(f"{END}handover.py", f"{END}drift.py", f"{END}own_models.py"),
-        *(f"{END}add_model.py", f"{END}own_main.py"),
+        *(f"{KEEPING}handover.py", f"{MEASURING}drift.py", f"{OWN}own_models.py"),
+        *(f"{OWN}add_model.py", f"{OWN}own_main.py"),
     ),
     "scripts/stacks/": (
-        *(f"{END}compose.py", f"{END}handover.py", "extensions/swarm/tests"),
-        f"{END}gpu_rehearsal.py",
+        *(f"{BUILDING}compose.py", f"{KEEPING}handover.py", "extensions/swarm/tests"),
+        f"{SERVING}gpu_rehearsal.py",
     ),
     "scripts/intake/": ("tests/foreign",),
     "scripts/artefacts/": ("tests/pytorch", "tests/tensorrt"),
     "scripts/steps/": ("tests/foreign", "tests/pytorch", "tests/tensorrt"),
-    "scripts/tuning/": (f"{END}bench.py",),
-    "serving/bundle_door/": ("tests/door", f"{END}soak.py", f"{END}torture.py"),
-    "serving/bundle_keeper/": ("tests/door/test_keeper.py", f"{END}keeper.py", f"{END}handover.py"),
-    "serving/bundle_serving/": (f"{END}keeper.py", f"{END}one_step.py", "tests/pytorch"),
+    "scripts/tuning/": (f"{MEASURING}bench.py",),
+    "serving/bundle_door/": ("tests/door", f"{KEEPING}soak.py", f"{KEEPING}torture.py"),
+    "serving/bundle_keeper/": (
+        "tests/door/test_keeper.py",
+        f"{KEEPING}keeper.py",
+        f"{KEEPING}handover.py",
+    ),
+    "serving/bundle_serving/": (f"{KEEPING}keeper.py", f"{SERVING}one_step.py", "tests/pytorch"),
     "tests/": (),
     "tests/door/": ("tests/door",),
-    "tests/rehearsal/": ("tests/tensorrt", f"{END}gpu_rehearsal.py"),
-    "tests/stand_ins.py": (f"{END}gpu_rehearsal.py",),
-    "README.md": (f"{END}readme.py",),
-    "Makefile": (f"{END}readme.py",),
-    ".ci/": (f"{END}readme.py",),
+    "tests/rehearsal/": ("tests/tensorrt", f"{SERVING}gpu_rehearsal.py"),
+    "tests/stand_ins.py": (f"{SERVING}gpu_rehearsal.py",),
+    "README.md": (f"{BUILDING}readme.py",),
+    "Makefile": (f"{BUILDING}readme.py",),
+    ".ci/": (f"{BUILDING}readme.py",),
 }
 # What no test runs.
 NOTHING = tuple(

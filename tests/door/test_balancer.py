@@ -1,4 +1,4 @@
-"""The balancer before many doors; tests/end_to_end/test_swarm.py runs it before real ones."""
+"""The balancer before many doors; extensions/swarm/tests runs it before real ones."""
 
 from __future__ import annotations
 

@@ -40,6 +40,6 @@ def test_every_long_test_is_of_something() -> None:
 def test_a_change_has_the_tests_of_its_folder_and_those_above() -> None:
     kind = str(next(ROOT.glob("kinds/*/tests")).parent.relative_to(ROOT))
     found = touched.find_tests(["scripts/rollout/verdict.py", f"{kind}/recipe.py", "docs/gpu.md"])
-    assert {f"{kind}/tests", "tests/end_to_end/test_rollout.py"} <= found
+    assert {f"{kind}/tests", "tests/end_to_end/keeping/test_rollout.py"} <= found
     assert "tests/end_to_end/test_s3.py" not in found
     assert touched.find_tests(["docs/gpu.md", "CHANGELOG.md"]) == set()

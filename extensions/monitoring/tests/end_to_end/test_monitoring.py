@@ -31,8 +31,8 @@ from bundle_serving.protocol import kserve
 from extensions.monitoring import dashboards
 from extensions.monitoring.tests.prometheus import Prometheus, faster, hurry, watching
 from scripts.base import files
-from tests.end_to_end.test_beyond_this_machine import certificate_of_a_company, key_of
-from tests.end_to_end.test_drift import answered
+from tests.end_to_end.measuring.test_drift import answered
+from tests.end_to_end.serving.test_beyond_this_machine import certificate_of_a_company, key_of
 from tests.plugin import require_docker
 from tests.project import ROOT, Project, free_ports, picture, wait_until
 

@@ -34,8 +34,8 @@ from scripts.base.paths import PYTHON
 from scripts.repository.history import SHOWN
 from scripts.settings.settings import Settings
 from scripts.stacks import temporary
-from tests.end_to_end.test_drift import a_reference_outlives_the_server
-from tests.end_to_end.test_own_main import OTHERS, write_steps
+from tests.end_to_end.measuring.test_drift import a_reference_outlives_the_server
+from tests.end_to_end.own.test_own_main import OTHERS, write_steps
 from tests.networks import draw_network
 from tests.plugin import require_docker
 from tests.project import Project, free_ports, picture, wait_until

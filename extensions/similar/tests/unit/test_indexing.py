@@ -1,5 +1,5 @@
 """What `make index` does with a folder, asked of a stand-in for the service; with the real one in
-tests/end_to_end/test_similar.py."""
+extensions/similar/tests/end_to_end/test_similar.py."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from extensions.upkeep import pack
-from tests.end_to_end.test_own_main import write_steps
+from tests.end_to_end.own.test_own_main import write_steps
 from tests.networks import draw_network
 from tests.plugin import require_docker
 from tests.project import ROOT, Project, free_ports, picture, run

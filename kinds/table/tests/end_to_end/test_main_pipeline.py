@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scripts.measuring.perf_analyzer import has_libb64
-from tests.end_to_end.test_own_main import fresh, list_models
+from tests.end_to_end.own.test_own_main import fresh, list_models
 from tests.project import Project, error_lines
 from tests.tables import NAMES, ROLLED, trained
 

@@ -29,7 +29,7 @@ from bundle_client.frames import Sequence as Frames
 from bundle_serving import infer
 from bundle_serving.address import Address
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
-from tests.end_to_end.test_keeper import subject
+from tests.end_to_end.keeping.test_keeper import subject
 from tests.plugin import ON_A_GPU
 from tests.project import LONGEST_S, ROOT, Project, error_lines, interrupt
 from tests.watching import PICTURES, begun, client, watched

@@ -21,7 +21,7 @@ from scripts.artefacts.manifest import read_pins
 from scripts.settings.settings import Settings
 from scripts.stacks.admin_key import NOBODY
 from scripts.stacks.memory import limit_mb
-from tests.end_to_end.test_own_models import simple
+from tests.end_to_end.own.test_own_models import simple
 from tests.plugin import ON_A_GPU, require_docker
 from tests.project import ROOT, Project, error_lines, interrupt, picture, wait_until
 

@@ -37,7 +37,7 @@ from bundle_serving.process.guard import GRPC_HEADER
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from scripts.settings.settings import Settings
 from scripts.stacks.gpu import GpuStack
-from tests.end_to_end.test_own_main import POST
+from tests.end_to_end.own.test_own_main import POST
 from tests.networks import draw_network
 from tests.plugin import require_docker
 from tests.project import (

@@ -24,7 +24,7 @@ from scripts.artefacts.drawn.things import NAMES
 from scripts.artefacts.manifest import Torchvision
 from scripts.steps import networks
 from scripts.steps.vision import torchvision
-from tests.end_to_end.test_together import counted
+from tests.end_to_end.serving.test_together import counted
 from tests.project import Project, error_lines, picture
 
 LABELS = [f"drawn {name}" for name in NAMES]

@@ -17,7 +17,7 @@ from kinds.detection import foreign as detectors
 from kinds.detection.tests.by_torchvision import ask_for_boxes, assert_same_boxes
 from scripts.measuring.perf_analyzer import has_libb64
 from scripts.steps.vision import torchvision
-from tests.end_to_end.test_own_main import (
+from tests.end_to_end.own.test_own_main import (
     LABELS,
     OTHERS,
     ask_plainly,

@@ -17,7 +17,7 @@ from PIL import Image, ImageOps
 import docker
 from bundle_client import Client
 from bundle_serving.health import reason_not_to_trust
-from tests.end_to_end.test_compose import Alone
+from tests.end_to_end.building.test_compose import Alone
 from tests.networks import draw_network
 from tests.plugin import require_docker
 from tests.project import Project, asked_meanwhile, error_lines, free_ports, picture, wait_until

@@ -15,7 +15,7 @@ from PIL import Image
 
 from bundle_client import Client
 from scripts import bootstrap
-from tests.end_to_end.test_own_main import fresh, require_alone
+from tests.end_to_end.own.test_own_main import fresh, require_alone
 from tests.project import ROOT, Project, error_lines
 
 __all__ = ["fresh"]  # a fixture

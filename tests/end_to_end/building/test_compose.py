@@ -154,7 +154,7 @@ def test_a_change_is_a_new_version(alone: Alone) -> None:
 
 
 def test_make_goes_on_with_what_compose_made_and_compose_with_what_make_did(alone: Alone) -> None:
-    (alone.path / ".venv").symlink_to(Path(__file__).parents[2] / ".venv")
+    (alone.path / ".venv").symlink_to(Path(__file__).parents[3] / ".venv")
     project = alone.project
     output = project.made("up", FLAVOUR="cpu")
     assert f"removing containers that the Compose project {alone.path.name} started" in output

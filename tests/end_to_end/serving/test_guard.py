@@ -17,7 +17,7 @@ from tritonclient.utils import InferenceServerException
 import docker
 from bundle_serving.process.guard import GRPC_HEADER, HEADER
 from scripts.measuring.perf_analyzer import has_libb64
-from tests.end_to_end.test_readme import blocks
+from tests.end_to_end.building.test_readme import blocks
 from tests.plugin import everywhere
 from tests.project import ROOT, Project, error_lines, picture, words_shown_while
 

@@ -1,0 +1,1 @@
+"""How it is built, installed, released and taken apart."""

@@ -1,0 +1,1 @@
+"""What keeps a server up: under load, faults and other versions."""
