@@ -91,11 +91,12 @@ def is_installed(layer: str) -> bool:
 
 
 def digest(layer: str) -> str:
-    hasher = hashlib.sha256(layer.encode())
-    for folder in layers.list_folders():
-        for path in sorted(folder.rglob("*.txt")):
-            hasher.update(path.read_bytes())
-    return hasher.hexdigest()
+    """Of what it brings: the same where another one's packages change, or are taken out."""
+    if layers.is_apart(layer):
+        brings = layers.find_files(layer)[0].read_text().splitlines()
+    else:
+        brings = layers.read_locked(layer)
+    return hashlib.sha256("\n".join([layer, *brings]).encode()).hexdigest()
 
 
 def _install(layer: str) -> None:

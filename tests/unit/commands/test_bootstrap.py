@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from scripts import bootstrap
+from scripts.base import layers
 from tests.project import ROOT
 
 
@@ -32,6 +33,14 @@ def test_what_takes_long_is_announced_first(tmp_path: Path) -> None:
     )
     assert done.stdout == f"- creating a virtual environment in .venv with {python} …\n"
     assert "cannot create a virtual environment" in done.stderr
+
+
+def test_a_layer_is_installed_again_where_what_it_brings_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = {layer: bootstrap.digest(layer) for layer in ("tools", "serve", "check")}
+    monkeypatch.setattr(layers, "HOMES", layers.HOMES[:2])  # no kind and no extension
+    assert {each for each in before if bootstrap.digest(each) != before[each]} == {"check"}
 
 
 def test_pips_settings_are_passed_to_uv() -> None:
