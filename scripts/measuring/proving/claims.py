@@ -33,7 +33,10 @@ UNHURRIED = {"MAX_P99_RATIO": "20"}
 ASKED = {"IMG": PICTURE, "JSON": "1"}
 
 # Of the server's container, as it is for the processes in it.
-AS_WHOM = """curl --silent "http://localhost:$HTTP_PORT/v2" | cut -d , -f 1,2; echo
+AS_WHOM = """\
+curl --silent "http://localhost:$HTTP_PORT/v2" |
+    sed -E 's/.*"version": ?"([^"]*)".*/Triton \\1/'
+echo
 docker exec "$SERVER" sh -c 'echo "user $(id -u), / is mounted \
 $(grep " / " /proc/mounts | cut -d " " -f 4 | cut -c 1-2)"'"""
 

@@ -29,7 +29,7 @@ from scripts.settings.settings import PORTS
 # Generated files, and what the flow does not need.
 NOT_COPIED = (".git", ".venv", "build", "docs", "tests", "__pycache__", ".*_cache", "*.whl")
 LINES = 40  # the last lines of a step's output
-TRITON = r'^\{"name": ?"triton"'  # what it says of itself
+TRITON = r"^Triton \d"  # what it says of itself
 BEGUN = ROOT / "build" / "proof" / "begun.json"
 ANSWERS = {True: "yes", False: "no", None: "does not apply"}
 
@@ -211,7 +211,7 @@ def _versions(project: Path, outcomes: Sequence[Outcome] = ()) -> dict[str, Any]
             "cores": len(os.sched_getaffinity(0)),
             **{what: _ask(command) for what, command in ASKED.items()},
             "GPUs come by": "CDI" if specified else "NVIDIA's hook",
-            "Triton": "".join(find_line(TRITON, each) for each in outcomes),
+            "Triton": "".join(find_line(TRITON, each) for each in outcomes).removeprefix("Triton "),
             "TensorRT": built.get("identity", {}).get("TensorRT", ""),
             "plan": built.get("plan", {}).get("sha256", ""),
         },

@@ -186,6 +186,7 @@ def test_the_proof_runs_whole(gpu: Project, tmp_path: Path, whose: str) -> None:
     report = max(gpu.path.glob("build/proof/*.md"))
     proof = json.loads(report.read_text().partition("```json\n")[2].partition("\n```")[0])
     assert proof["versions"]["TensorRT"] == "11.1.0"
+    assert proof["versions"]["Triton"] == "2.51.0"  # the rehearsal's
     rows = {row["claim"]: row["words"] for row in proof["rows"] if not row["confirmed"]}
     print(json.dumps(rows, indent=1))
     for claim, words in NOT_HERE.items():
