@@ -57,10 +57,6 @@ from scripts.steps import gate
 
 # A canary is watched this many times longer, because few requests go there.
 CANARY_TIMES = 10
-# So many answers tell a p99, for comparison.
-ENOUGH = 100
-# What it was asked beside the live version counts as well (stream.PAUSES).
-PAUSES_ON_TRIAL = 4
 # An objection is checked again this many times, because the machine may be busy.
 MOST_LOOKS = 4
 # Few requests are no objection on a slow machine, but the waiting ends after so many times the
@@ -220,12 +216,9 @@ class InPlace(Switch):
             self.running.settings.max_p99_ratio,
         )
         old, new = self.old.number, self.new.number
-        before = watch(
-            stream,
-            seconds,
-            f"version {old} alone, for comparison",
-            lambda: len(stream.all()) >= ENOUGH,
-        )
+        alone = f"version {old} alone, for comparison"
+        watch(stream, seconds, alone, lambda: len(stream.all()) >= FEW)
+        of_old = stream.all()
         with stream.resting():
             loaded, proved = self._load_and_compare(stream.questions, least)
         if canary:
@@ -235,6 +228,7 @@ class InPlace(Switch):
         seconds_beside = seconds * CANARY_TIMES if canary else seconds
         share = f"{100 * stream.share:g}% of the requests"
         clients = Clients(self.running.server.http, self.pipeline, self.candidate, new)
+        mark = stream.mark()
         judge(
             stream,
             f"version {new} alongside, {share}",
@@ -244,16 +238,19 @@ class InPlace(Switch):
             clients_objection=clients.find_objection,
         )
         stream.share = 0
+        # All that is known of the old version, but for the time of a load.
+        of_old += [answer for answer in stream.answers_since(mark) if answer.version == old]
+        usual = Figures.from_answers(of_old)
 
         began = time.monotonic()
         self.turn()
-        stream.serves, stream.candidate, stream.pauses = new, None, PAUSES_ON_TRIAL
+        stream.serves, stream.candidate = new, None
         switched = time.monotonic() - began
-        after = judge(stream, f"version {new} live, on trial", new, seconds, max_p99_ratio, before)
+        after = judge(stream, f"version {new} live, on trial", new, seconds, max_p99_ratio, usual)
         with stream.resting():
             self.settle()
         took = f"loaded in {loaded:.1f} s, switched in {switched:.2f} s"
-        return f"{took}, p99 {before.p99:.0f} -> {after.p99:.0f} ms{proved}"
+        return f"{took}, p99 {usual.p99:.0f} -> {after.p99:.0f} ms{proved}"
 
     def _load_and_compare(self, questions: Sequence[Question], least: float) -> tuple[float, str]:
         """How long the load took, and what labelled data proved."""

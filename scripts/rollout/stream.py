@@ -43,7 +43,6 @@ class Stream:
     share: float = 0.0  # of the requests go to the candidate
     # Of several, those that are asked for a version, while some have another one.
     servers: Mapping[int, Sequence[Address]] = field(default_factory=dict)
-    pauses: int = PAUSES
     _pause_s: float = field(default=PAUSE_S, init=False)
     _answers: list[Answer] = field(default_factory=list, init=False)
     _stop: threading.Event = field(default_factory=threading.Event, init=False)
@@ -86,7 +85,7 @@ class Stream:
         asked: Counter[int] = Counter({self.serves: offset})
         ms = 0.0
         while True:
-            if self._stop.wait(max(self._pause_s, self.pauses * ms / 1000)):
+            if self._stop.wait(max(self._pause_s, PAUSES * ms / 1000)):
                 return
             model, version = self.model, self.serves
             candidate = self.candidate
