@@ -26,9 +26,11 @@ from scripts.base import console, tables
 from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
+from scripts.recipes.layout import GPU
 from scripts.recipes.pictures import OfPictures
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import live
+from scripts.server.served import find_served_version
 from scripts.settings import arguments
 from scripts.settings.known import require_known
 
@@ -64,6 +66,7 @@ def main() -> int:
     if not (live.REPOSITORY / pipelines.main().ensemble).is_dir():
         raise UserError("there is no version to serve", "make one: make up")
     require_pictures(pipelines.main())
+    require_no_plan(pipelines.main())
     bootstrap.ensure("serve")
     scale = SHORTER if arguments.load().quick else 1.0
     rows: list[Row] = []
@@ -98,6 +101,14 @@ def require_pictures(main: Pipeline) -> None:
         raise UserError(
             f"make torture harms a server with image files, which {main.name} does not take",
             "choose another main pipeline: make up MAIN=…",
+        )
+
+
+def require_no_plan(main: Pipeline) -> None:
+    if find_served_version(main).engine is GPU:
+        raise UserError(
+            "make torture harms a server on the processor, and what is live was made for a GPU",
+            "harm the one that serves: .venv/bin/python -m benchmark.soak --harm",
         )
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.project import Project
+from tests.project import Project, error_lines
 
 pytestmark = pytest.mark.long
 
@@ -20,3 +20,10 @@ def test_everything_comes_back(served: Project) -> None:
         waited = {*re.findall("^- .*: a bystander waited", output, re.MULTILINE)}
         assert f"error: {len(waited)} of " in output, output
     served.made("status")  # what serves was left alone
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("served", ["gpu"], indirect=True)
+def test_what_is_made_for_a_gpu_is_refused(served: Project) -> None:
+    (line,) = error_lines(served.make("torture", QUICK="1").stderr)
+    assert "made for a GPU; harm the one that serves" in line
