@@ -30,6 +30,7 @@ from scripts.settings.settings import PORTS
 NOT_COPIED = (".git", ".venv", "build", "docs", "tests", "__pycache__", ".*_cache", "*.whl")
 LINES = 40  # the last lines of a step's output
 TRITON = r"^Triton \d"  # what it says of itself
+OUTSIDE = re.compile(r"""(?m)^(\w+: ["']?)(\.\./\.\./[^"'\n]+)""")  # of own/, by a recipe in it
 BEGUN = ROOT / "build" / "proof" / "begun.json"
 ANSWERS = {True: "yes", False: "no", None: "does not apply"}
 
@@ -96,9 +97,22 @@ def _copy() -> Copy:
     ports = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
     own = {"FLAVOUR": "gpu", "REPOSITORY": "", "COMPOSE_PROJECT_NAME": path.name.lower()}
     own["BIND"] = "127.0.0.1"
-    # What the user's recipes name is named from where they lie.
-    own |= {"OWN": str(folders.own().folder), "MAIN": pipelines.main_name()}
+    own |= {"OWN": str(_copy_own(path / "own")), "MAIN": pipelines.main_name()}
     return Copy(path, ports | own)
+
+
+def _copy_own(path: Path) -> Path:
+    """The user's pipelines: the proof adds some. What they name outside of their folder, from where
+    they lie, stays where it is."""
+    theirs = folders.own()
+    if theirs.folder.is_dir():
+        shutil.copytree(theirs.folder, path, dirs_exist_ok=True)
+    for recipe in path.glob("recipes/*.yaml"):
+        named = OUTSIDE.sub(
+            lambda found: found[1] + str((theirs.recipes / found[2]).resolve()), recipe.read_text()
+        )
+        recipe.write_text(named)
+    return path
 
 
 def _remove(project: Copy) -> None:

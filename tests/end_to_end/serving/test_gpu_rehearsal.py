@@ -170,6 +170,7 @@ def test_the_proof_runs_whole(gpu: Project, tmp_path: Path, whose: str) -> None:
     if whose == "birds":  # what is proved is the main pipeline, once there is one of one's own
         small = {"ARCH": "", "WEIGHTS": ""}
         gpu.made("up", **small, FROM=str(draw_network(tmp_path / "birds.onnx")))
+    own = {*gpu.path.glob("own/**/*")}
     played = {"REHEARSAL_GPUS": TWINS, "REPOSITORY": "s3://somebodys/own", "MINUTES": "1.5"}
     small |= UNTRAINED
     proving = gpu.start_make("prove", **small, **played)
@@ -197,6 +198,8 @@ def test_the_proof_runs_whole(gpu: Project, tmp_path: Path, whose: str) -> None:
         del rows[claim]
     if whose == "birds":
         assert "would want FROM=" in rows.pop("Docker Compose alone serves")
+        for claim in ("TensorRT builds the cascade's small network", "Videos are watched"):
+            assert "of resnet50, which is not served here" in rows.pop(claim)
     assert not rows, proof["rows"]
     missing = sum(not row["confirmed"] for row in proof["rows"])
     assert output.count("- confirmed: ") == len(proof["rows"]) - missing
@@ -205,7 +208,7 @@ def test_the_proof_runs_whole(gpu: Project, tmp_path: Path, whose: str) -> None:
     text = report.read_text()
     for private in (gpu.path, ROOT, Path(gpu.settings["SAMPLES"]).parent, platform.node()):
         assert not re.search(rf"\b{re.escape(str(private))}\b", text)  # a name may be short
-    assert not copy.parent.exists()
+    assert not copy.parent.exists() and {*gpu.path.glob("own/**/*")} == own
     for kind in ("container", "image", "network"):
         assert copy.name not in run("docker", kind, "ls", "--format", "{{json .}}")
     if whose == "birds":

@@ -78,6 +78,17 @@ def test_a_run_that_was_interrupted_goes_on(
     assert not proof.BEGUN.exists() and not copy.parent.exists()
 
 
+def test_the_users_pipelines_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proof adds some; and what theirs name elsewhere is found from the copy, too."""
+    own = tmp_path / "theirs" / "own"
+    recipe = "source: {}/birds.onnx\nlabels: ../networks/birds.txt\npre: ''\n"
+    files.write(own / "recipes" / "birds.yaml", recipe.format("../../elsewhere"))
+    monkeypatch.setenv("OWN", str(own))
+    copy = proof._copy_own(tmp_path / "copy" / "own")
+    named = recipe.format(tmp_path / "theirs" / "elsewhere")
+    assert (copy / "recipes" / "birds.yaml").read_text() == named
+
+
 def test_each_row_has_its_step_and_stands_in_the_documents() -> None:
     assert {row.step for row in ROWS} <= {step.name for step in STEPS}
     text = (ROOT / "docs" / "gpu.md").read_text()
