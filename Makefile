@@ -14,7 +14,7 @@ $(foreach name,IMG IN OUT SOUND TEXT INPUTS VIDEO,$(eval override export $(name)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help version can-measure demo doctor up classify ask add-model remove-model sentiment \
+.PHONY: help version can-measure demo doctor up classify ask add-model remove-model \
 	bench rivals torture tune keys publish rollout shadow rollback history eval status models load unload \
 	logs scale drift trace \
 	down images prune clean check test test-all test-changed test-rare pins lint prove
@@ -52,9 +52,6 @@ up: $(LAYER)/tools ## Start the server with your network (FROM=birds.onnx LABELS
 
 classify: $(LAYER)/tools ## Name what a picture shows: IMG=photo.jpg (TOP=5, JSON=1, MODEL=places, OUT=labels.csv); or MODEL=sounds SOUND=bell.wav
 	$(RUN) serve.ask
-
-sentiment: $(LAYER)/tools ##+ Classify the sentiment of a text: TEXT="What a day!" (JSON=1)
-	$(RUN) serve.ask sentiment
 
 ask: $(LAYER)/tools ## Ask a function of yours: MODEL=mine INPUTS='{"text": "What a day!"}' (without INPUTS: its example), or a table: IN=rows.csv
 	$(RUN) serve.ask
