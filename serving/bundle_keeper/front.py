@@ -22,9 +22,10 @@ HEALTH = "/grpc.health.v1.Health/Check"
 SECONDS = 8
 # What a busy server answers: too many, too late.
 BUSY = {429, 503, 504}
-# It is busy; has as many connections as there may be, and closes each that comes beyond; or its
-# certificate is being renewed, and the one in the folder is not yet shown.
-PASSING = (TimeoutError, ConnectionResetError, ssl.SSLCertVerificationError)
+# It is busy; has as many connections as there may be, and closes each that comes beyond, before or
+# after the question's first part is sent; or its certificate is being renewed, and the one in the
+# folder is not yet shown.
+PASSING = (TimeoutError, ConnectionResetError, BrokenPipeError, ssl.SSLCertVerificationError)
 AWAY = "starting or has stopped"
 # Envoy's words where it does not reach what is behind it.
 NOT_REACHED = ("connect-failure", "connection failure", "connect error", "no healthy upstream")
