@@ -5,24 +5,22 @@ import time
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Self, TypeAlias, TypeVar
 
 from .answers.vectors import MODEL as VECTOR_MODEL
 from .answers.vectors import Embedding, embedding, of_the_service
 from .answers.wire import Result, labels
-from .errors import ClientError, ServerFault
+from .errors import ClientError
 from .frames import MODEL as VIDEO_MODEL
 from .frames import Watched, Watching
 from .server import Protocol, server
 from .settings import AHEAD, MAX_BYTES, TIMEOUT_S, check_positive, main_model
 from .sources import Source, Sources, expand, name_in_errors, name_of, read
-from .transport.canary import ASK_S, Canary
 from .transport.connection import Connection, knock
-from .transport.faults import refusals, translate_faults
+from .transport.faults import translate_faults
 from .transport.patience import patiently_async
 
 T = TypeVar("T")
@@ -45,7 +43,6 @@ class AsyncClient:
     ) -> None:
         self.server = server(url, protocol, timeout, api_key, ca_file, server_name)
         self.model = model or ""  # until it is known: the server's main pipeline
-        self._canary = Canary(model or "")
         self._met = False  # whether it has answered
         self._max_bytes = max_bytes
         self._opened: Connection | None = None
@@ -73,17 +70,9 @@ class AsyncClient:
             picture = await asyncio.to_thread(read, source, self._max_bytes, self.server.timeout)
             connection = await self._connection()
             started = time.perf_counter()
-            answer = await self._answer(connection, picture, top)
+            model = await self._main_model(connection)
+            answer = await self._patiently(partial(connection.infer, model, picture, top))
             return Result(name_of(source), labels(answer), (time.perf_counter() - started) * 1e3)
-
-    async def _answer(self, connection: Connection, picture: bytes, top: int) -> Any:
-        for model in await self._models(connection):
-            try:
-                return await self._patiently(partial(connection.infer, model, picture, top))
-            except ClientError:
-                if model == self.model:
-                    raise
-                self._canary.update(None)
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         async def once() -> T:
@@ -94,19 +83,10 @@ class AsyncClient:
 
         return await patiently_async(once, lambda: self._met)
 
-    async def _models(self, connection: Connection) -> tuple[str, ...]:
+    async def _main_model(self, connection: Connection) -> str:
         if not self.model:
-            found = main_model(await self._patiently(connection.metadata))
-            self._canary, self.model = Canary(found), found
-        # Over HTTP, the server shares the requests itself.
-        if self.server.protocol == "grpc" and self._canary.is_due():
-            # No answer in time is none; pictures may be answered all the same.
-            with suppress(ServerFault), translate_faults(self.server.url, ASK_S):
-                try:
-                    self._canary.update(await connection.config(self._canary.candidate, ASK_S))
-                except refusals():
-                    self._canary.update(None)
-        return self._canary.models()
+            self.model = main_model(await self._patiently(connection.metadata))
+        return self.model
 
     def classify_many(
         self, sources: Sources, top: int = 5, concurrency: int = 4

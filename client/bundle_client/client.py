@@ -5,7 +5,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
@@ -24,15 +23,14 @@ from .answers.texts import Sentiment, sentiments
 from .answers.vectors import MODEL as VECTOR_MODEL
 from .answers.vectors import Embedding, embedding, of_the_service
 from .answers.wire import Label, Result, labels
-from .errors import ClientError, PictureRefused, ServerFault, SoundRefused, TextRefused
+from .errors import ClientError, PictureRefused, SoundRefused, TextRefused
 from .frames import MODEL as VIDEO_MODEL
 from .frames import Watched, Watching
 from .server import Protocol, server
 from .settings import AHEAD, MAX_BYTES, TIMEOUT_S, check_positive, main_model
 from .sources import SOUNDS, Source, Sources, expand, name_in_errors, name_of, read
-from .transport.canary import ASK_S, Canary
 from .transport.connection import Connection, knock, load
-from .transport.faults import refusals, translate_faults
+from .transport.faults import translate_faults
 from .transport.patience import patiently
 
 SOUND_MODEL = "sounds"
@@ -59,7 +57,6 @@ class Client:
     ) -> None:
         self.server = server(url, protocol, timeout, api_key, ca_file, server_name)
         self.model = model or ""  # until it is known: the server's main pipeline
-        self._canary = Canary(model or "")
         self._met = False  # whether it has answered
         self._max_bytes = max_bytes
         self._mine = threading.local()
@@ -89,17 +86,9 @@ class Client:
             picture = read(source, self._max_bytes, self.server.timeout)
             connection = self._connection()
             started = time.perf_counter()
-            answer = self._answer(connection, picture, top)
+            model = self._main_model(connection)
+            answer = self._patiently(partial(connection.infer, model, picture, top))
             return Result(name_of(source), labels(answer), (time.perf_counter() - started) * 1e3)
-
-    def _answer(self, connection: Connection, picture: bytes, top: int) -> Any:
-        for model in self._models(connection):
-            try:
-                return self._patiently(partial(connection.infer, model, picture, top))
-            except ClientError:
-                if model == self.model:
-                    raise
-                self._canary.update(None)
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         def once() -> T:
@@ -110,19 +99,10 @@ class Client:
 
         return patiently(once, lambda: self._met)
 
-    def _models(self, connection: Connection) -> tuple[str, ...]:
+    def _main_model(self, connection: Connection) -> str:
         if not self.model:
-            found = main_model(self._patiently(connection.metadata))
-            self._canary, self.model = Canary(found), found
-        # Over HTTP, the server shares the requests itself.
-        if self.server.protocol == "grpc" and self._canary.is_due():
-            # No answer in time is none; pictures may be answered all the same.
-            with suppress(ServerFault), translate_faults(self.server.url, ASK_S):
-                try:
-                    self._canary.update(connection.config(self._canary.candidate, ASK_S))
-                except refusals():
-                    self._canary.update(None)
-        return self._canary.models()
+            self.model = main_model(self._patiently(connection.metadata))
+        return self.model
 
     def classify_many(
         self, sources: Sources, top: int = 5, concurrency: int = 4

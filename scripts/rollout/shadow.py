@@ -82,7 +82,7 @@ class Seen:
     def _why_none(self) -> str:
         if self.left_out:
             return f": the server was busy, and {self.left_out:,} copies were left out"
-        return ": nobody asked over HTTP"
+        return ": nobody asked"
 
     def find_objection(self, least_percent: float) -> str | None:
         if self.failed:

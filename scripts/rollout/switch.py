@@ -60,8 +60,8 @@ class Switch:
         self.share_with_clients(0)
 
     def share_with_clients(self, percent: float, copies: float = 0) -> None:
-        """The door reads in the candidate's config how many requests it gets, and how many copies;
-        our own client over gRPC, too."""
+        """The door reads in the candidate's config how many requests it gets, and how many
+        copies."""
         candidate = pin_steps(self._config(self.pipeline), self.new.models)
         candidate.name = self.candidate
         candidate.parameters["share"].string_value = f"{percent:g}"

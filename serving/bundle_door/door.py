@@ -42,6 +42,7 @@ from bundle_door.paths.routes import (
     open_to_all,
 )
 from bundle_door.paths.shadowing import Shadowing
+from bundle_door.paths.singles import Singles
 from bundle_door.requests import Request
 from bundle_door.room import Room
 from bundle_door.served import Served
@@ -69,7 +70,8 @@ DRAIN_S = 20.0
 # Connections without a request end after a second; others may be slow on purpose.
 CONNECTIONS_S = 3.0
 TIDY_S = 5
-# Of this process's own memory, besides bodies over HTTP; more is streams' messages.
+# How often it looks; and of this process's own memory, besides bodies over HTTP: more is streams'
+# messages.
 LOOK_S, MOST_BYTES = 0.25, 512 << 20
 # How often it looks whether Envoy listens.
 LISTENS_S = 0.05
@@ -143,13 +145,19 @@ async def serve(settings: Settings) -> None:
         served = Served(triton, settings.repository)
         keys = keys_of(settings)
         charges = Charges(keys, served) if keys else None
-        streams = Streams(triton, folder / sockets.STREAMS, settings.limits, keys, charges)
+        shadowing = Shadowing(observed, load)
+        singles = Singles(
+            *(triton, load, observed, served, shadowing), keys is not None, settings.own_id
+        )
+        streams = Streams(
+            triton, folder / sockets.STREAMS, settings.limits, keys, charges, singles.answer
+        )
         told = await listen(folder / sockets.TOLD, partial(take_told, observed, keys))
         stack.callback(told.close)
         capturing = capturing_of(settings, observed)
         service = service_of(
             *(settings, triton, folder, stop.is_set, observed, served, steps, log, keys, streams),
-            *(load, capturing),
+            *(load, capturing, shadowing),
         )
         await stack.enter_async_context(http1.server(service, folder / sockets.HTTP))
         await streams.start()
@@ -182,6 +190,7 @@ async def serve(settings: Settings) -> None:
         if relay:
             stack.callback(asyncio.create_task(take_free_ports(relay)).cancel)
         stack.callback(asyncio.create_task(tidy(service)).cancel)
+        stack.callback(asyncio.create_task(take_singles(served, folder)).cancel)
         if capturing:
             stack.callback(asyncio.create_task(capturing.remove_old()).cancel)
         stack.callback(asyncio.create_task(watch_memory(service, streams)).cancel)
@@ -206,6 +215,7 @@ def service_of(
     streams: Streams,
     load: Load,
     capturing: Capturing | None,
+    shadowing: Shadowing,
 ) -> Service:
     api = Api(triton, settings.limits, steps, settings.own_id, keys)
     measures = Metrics(
@@ -252,7 +262,7 @@ def service_of(
     routes += PageData(settings.run_dir, served, observed, load, settings.limits).routes()
     routes += capturing.routes() if capturing else []
 
-    return build_service(settings, routes, load, observed, served, log, capturing)
+    return build_service(settings, routes, load, observed, served, log, capturing, shadowing)
 
 
 def build_service(
@@ -263,6 +273,7 @@ def build_service(
     served: Served,
     log: RequestLog,
     capturing: Capturing | None,
+    shadowing: Shadowing,
 ) -> Service:
     def note_answer(incoming: Incoming, note: Note, status: int, size: int, duration: int) -> None:
         method = incoming.method
@@ -272,7 +283,6 @@ def build_service(
         if status >= 400 and method == "POST" and not note.is_own:
             observed.refusal(status, HTTP)
 
-    shadowing = Shadowing(observed, load)
     routes = [
         measure_route(share_route(route, observed, served, shadowing), observed, served)
         for route in routes
@@ -354,6 +364,17 @@ def keep_pages() -> None:
     libc = ctypes.CDLL(None)
     libc.mallopt(M_MMAP_THRESHOLD, 4 << 20)
     libc.mallopt(M_TRIM_THRESHOLD, 32 << 20)
+
+
+async def take_singles(served: Served, folder: Path) -> None:
+    """While a model has a candidate, single messages over gRPC come here."""
+    share = 0
+    while True:
+        if (wanted := 100 * bool(served.candidates)) != share:
+            with contextlib.suppress(OSError):
+                await envoy_process.set_runtime(folder, envoy.SHARING, wanted)
+                share = wanted
+        await asyncio.sleep(LOOK_S)
 
 
 async def watch_memory(service: Service, streams: Streams) -> None:

@@ -15,6 +15,8 @@ from bundle_serving.process.traces import TRACEPARENT
 # From Envoy: whose API key it was.
 CLIENT_HEADER = "x-client"
 REQUEST_ID = "x-request-id"
+# In an answer: the version that gave it, where that is the candidate.
+ANSWERED_BY = "x-candidate-version"
 SANE_ID = re.compile(rf"[\w.:@/+=-]{{1,{MOST_ID}}}", re.ASCII)
 TRACE = re.compile(r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 

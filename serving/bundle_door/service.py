@@ -10,8 +10,7 @@ from urllib.parse import parse_qsl
 
 from bundle_door.answers import Answer, Refused
 from bundle_door.limits import Load, Share, too_large
-from bundle_door.note import REQUEST_ID, Note, address_of, note_of
-from bundle_door.paths.candidates import ANSWERED_BY
+from bundle_door.note import ANSWERED_BY, REQUEST_ID, Note, address_of, note_of
 from bundle_door.paths.routes import Route, find_route
 from bundle_door.requests import Request, find_twice
 from bundle_door.watching.request_log import HUNG_UP

@@ -1,8 +1,8 @@
-"""gRPC streams: each message is passed on unchanged, once its size and what it asks are checked,
-and the key again.
+"""The door's own gRPC server. Of streams each message is passed on unchanged, once its size and
+what it asks are checked, and the key again.
 
 Envoy can only check complete requests, and a stream is never complete; the key it checks when a
-stream begins.
+stream begins. Single messages come here while a model has a candidate (paths/singles.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
 import grpc
@@ -27,7 +27,7 @@ from bundle_door.triton import OF_SEVERAL, SERVICE, Triton
 from bundle_serving.address import BALANCER_HEADER
 from bundle_serving.protocol.kserve import pb
 
-METHOD = "ModelStreamInfer"
+METHOD, SINGLE = "ModelStreamInfer", "ModelInfer"
 # By which a client wants an error's status, which ends the stream, instead of its text alone.
 WITH_STATUS = "triton_grpc_error"
 
@@ -46,6 +46,9 @@ CODES = {
     408: grpc.StatusCode.DEADLINE_EXCEEDED,
     503: grpc.StatusCode.UNAVAILABLE,
 }
+
+
+AnswerSingle = Callable[[bytes, "grpc.aio.ServicerContext[bytes, bytes]"], Awaitable[bytes]]
 
 
 class Admitted:
@@ -138,7 +141,7 @@ class WithStatus:
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._ask = channel.unary_unary(
-            f"{SERVICE}ModelInfer", response_deserializer=pb.ModelInferResponse.FromString
+            SERVICE + SINGLE, response_deserializer=pb.ModelInferResponse.FromString
         )
         self._ask_for_several = channel.stream_stream(
             SERVICE + METHOD, response_deserializer=pb.ModelStreamInferResponse.FromString
@@ -161,7 +164,7 @@ class WithStatus:
 
 
 class Streams:
-    """A gRPC server on `socket` that forwards streams to Triton."""
+    """A gRPC server on `socket` that forwards to Triton."""
 
     def __init__(
         self,
@@ -170,6 +173,7 @@ class Streams:
         limits: Limits,
         keys: Keys | None,
         charges: Charges | None,
+        answer_single: AnswerSingle,
     ) -> None:
         self._triton = triton
         self._plainly = triton.channel.stream_stream(SERVICE + METHOD)
@@ -184,7 +188,10 @@ class Streams:
             ],
             maximum_concurrent_rpcs=limits.in_flight,
         )
-        handlers = {METHOD: grpc.stream_stream_rpc_method_handler(self._answer)}
+        handlers = {
+            METHOD: grpc.stream_stream_rpc_method_handler(self._answer),
+            SINGLE: grpc.unary_unary_rpc_method_handler(answer_single),
+        }
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE.strip("/"), handlers),)
         )

@@ -119,6 +119,16 @@ class Triton:
 
         return await (self._patiently(model, infer) if waits else infer(self._timeout))
 
+    async def infer_message(self, message: bytes, onwards: Mapping[str, str] = NOTHING) -> bytes:
+        """What came over gRPC, as it came; a `CallFailed` has Triton's own code. It is asked once:
+        Envoy asks again."""
+        try:
+            return await self._calls.call(
+                f"{SERVICE}ModelInfer", [message], self._timeout, tuple(onwards.items())
+            )
+        except Disconnected as gone:
+            raise CallFailed(gone.code, ON_ITS_WAY) from None
+
     async def _patiently(
         self, model: str, call: Callable[[float], Awaitable[Answered]]
     ) -> Answered:

@@ -14,6 +14,7 @@ from bundle_door.limits import Load
 from bundle_door.paths.api import Api
 from bundle_door.paths.plain import PlainQuestions
 from bundle_door.paths.routes import of_inference, of_plain_questions
+from bundle_door.paths.shadowing import Shadowing
 from bundle_door.served import Served
 from bundle_door.triton import Triton
 from bundle_door.watching.request_log import RequestLog
@@ -43,7 +44,8 @@ async def serve(settings: Settings, number: int) -> None:
     ]
     log = RequestLog(settings.log_format)
     capturing = capturing_of(settings, teller)
-    service = build_service(settings, routes, load, teller, served, log, capturing)
+    shadowing = Shadowing(teller, load)
+    service = build_service(settings, routes, load, teller, served, log, capturing, shadowing)
     reports = await steps.serve(folder / sockets.of_process(sockets.STEPS, number))
     own_socket = folder / sockets.of_process(sockets.HTTP, number)
     async with http1.server(service, own_socket), reports:

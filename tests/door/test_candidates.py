@@ -9,11 +9,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
 
 from bundle_door.access.keys import charge_once
-from bundle_door.note import Note
+from bundle_door.note import ANSWERED_BY, Note
 from bundle_door.paths.candidates import (
-    ANSWERED_BY,
     LEAST_S,
     LIVE_ONLY,
     SESSION_ID,
@@ -23,7 +26,10 @@ from bundle_door.paths.shadowing import ANSWER_S
 from bundle_door.requests import Request
 from bundle_door.served import Candidate
 from bundle_serving.address import Address
+from bundle_serving.process import keeper_notes
 from bundle_serving.process.guard import HEADER as ADMIN_KEY
+from bundle_serving.protocol import kserve
+from bundle_serving.protocol.kserve import pb
 from scripts.rollout.counts import Clients
 from scripts.rollout.shadow import Seen
 from tests.door.servers import KEY, MODELS, Behind
@@ -84,6 +90,34 @@ def classify(server: Behind, session: str, picture: bytes = PICTURE) -> tuple[in
     return status, given.get(ANSWERED_BY, ""), json.loads(content).get("model", "")
 
 
+@contextmanager
+def over_grpc(server: Behind) -> Iterator[Any]:
+    """Asks as `classify` does, in a message of its own."""
+    with grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel:
+        triton = kserve.stub(channel)
+
+        def ask(
+            session: str, picture: bytes = PICTURE, seconds: float = 60, **more: str
+        ) -> tuple[str, str]:
+            """The candidate's version in the header, and the model in the answer."""
+            tensor = pb.ModelInferRequest.InferInputTensor(
+                name="INPUT", datatype="UINT8", shape=[1, len(picture)]
+            )
+            asked = pb.ModelInferRequest(
+                model_name=more.pop("model", "shown"),
+                model_version=more.pop("version", ""),
+                inputs=[tensor],
+                raw_input_contents=[picture],
+            )
+            headers = [*more.items(), *([(SESSION_ID, session)] if session else [])]
+            answer, call = triton.ModelInfer.with_call(asked, metadata=headers, timeout=seconds)
+            given = dict(call.initial_metadata())
+            assert len(answer.raw_output_contents[0]) == 12
+            return str(given.get(ANSWERED_BY, "")), answer.model_name
+
+        yield ask
+
+
 def wait_for_its_share(server: Behind, sessions: Sequence[str], version: str) -> str:
     """Until the door knows of the candidate: a session that is sent there."""
     chosen: list[str] = []
@@ -133,6 +167,52 @@ def test_every_client_takes_part_and_meets_the_same_version_again(server: Behind
         assert not count_failed(server, "7")
 
 
+def test_over_grpc_a_session_meets_the_same_version(server: Behind) -> None:
+    """As over HTTP; and nothing else of a message changes."""
+    seventeenth = {"share": "30", "version": "17"}
+    with over_grpc(server) as ask, loaded(server, "shown"):
+        assert ask("") == ("", "shown")
+        with loaded(server, "shown_candidate", **seventeenth):
+            chosen = wait_for_its_share(server, SESSIONS, "17")
+            wait_until(lambda: ask(chosen) == ("17", "shown_candidate"), "its share over gRPC")
+            for session in SESSIONS[:30]:
+                _, version, model = classify(server, session)
+                assert ask(session) == (version, model)
+            assert ask(chosen, version="1") == ("", "shown")
+            assert ask(chosen, **{LIVE_ONLY: "1"}) == ("", "shown")
+            assert ask(chosen, model="picture") == ("", "picture")
+            for told, code, why in (
+                ({"picture": b"not a picture"}, grpc.StatusCode.INVALID_ARGUMENT, "not a JPEG"),
+                ({"model": "none"}, grpc.StatusCode.NOT_FOUND, "unknown model: 'none'"),
+                ({"version": "x"}, grpc.StatusCode.INVALID_ARGUMENT, "model version"),
+            ):
+                with pytest.raises(grpc.RpcError, match=why) as refusal:
+                    ask(chosen, **told)
+                assert refusal.value.code() == code
+            coming = server.run_dir / keeper_notes.COMING
+            coming.write_text('["none"]')
+            with pytest.raises(grpc.RpcError) as waited:
+                ask(chosen, model="none", seconds=2)
+            assert waited.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+            coming.unlink()
+            assert not count_failed(server, "17")
+            wait_until(lambda: count_asked(server, "17", "grpc") > 1, "its requests in metrics")
+        # It is gone, and the door may not know that yet.
+        assert ask(chosen) == ("", "shown")
+        assert not count_failed(server, "17")
+
+
+def count_asked(server: Behind, version: str, protocol: str) -> float:
+    """Of the candidate, in /metrics."""
+    metrics = server.ask("GET", "/metrics", connection=server.connection(server.metrics_port))[2]
+    head = f'bundle_request_duration_seconds_count{{pipeline="shown_candidate",version="{version}"'
+    return sum(
+        float(line.split()[-1])
+        for line in metrics.decode().splitlines()
+        if line.startswith(head) and f'protocol="{protocol}"' in line
+    )
+
+
 def test_nobody_waits_long_for_a_candidate(server: Behind, tmp_path: Path) -> None:
     """The live version answers, and what the candidate did not do is told."""
     goes_on = tmp_path / "goes on"
@@ -156,6 +236,26 @@ def test_nobody_waits_long_for_a_candidate(server: Behind, tmp_path: Path) -> No
         # And then it is left alone for a while.
         assert classify(server, chosen, picture) == (200, "", "shown")
         assert count_failed(server, "8") == 1
+        goes_on.touch()
+
+
+def test_over_grpc_neither(server: Behind, tmp_path: Path) -> None:
+    goes_on = tmp_path / "goes on"
+    picture = PICTURE + str(goes_on).encode()
+    control(server, "stuck", "load", {})
+    eighteenth = {"share": "50", "version": "18"}
+    with (
+        over_grpc(server) as ask,
+        loaded(server, "shown"),
+        loaded(server, "shown_candidate", "stuck", **eighteenth),
+    ):
+        goes_on.touch()
+        chosen = wait_for_its_share(server, SESSIONS[:9], "18")
+        wait_until(lambda: ask(chosen, picture)[0] == "18", "its share over gRPC")
+        goes_on.unlink()
+        assert ask(chosen, picture) == ("", "shown")
+        wait_until(lambda: count_failed(server, "18") == 1, "what it did not do")
+        assert ask(chosen, picture) == ("", "shown")
         goes_on.touch()
 
 
@@ -220,6 +320,28 @@ def test_copies_go_to_the_candidate_and_nobody_notices(server: Behind, tmp_path:
             2
         ].decode()
         assert 'bundle_shadow_copies_total{pipeline="shown_candidate",version="9"' in metrics
+
+
+def test_copies_of_what_comes_over_grpc(server: Behind) -> None:
+    control(server, "broken", "load", {})
+    shadow = {"share": "0", "shadow": "100", "version": "19"}
+    with (
+        over_grpc(server) as ask,
+        loaded(server, "shown"),
+        loaded(server, "shown_candidate", "broken", **shadow),
+    ):
+        wait_until(lambda: classify(server, "") and read_seen(server, 19).copies, "a copy")
+        before = read_seen(server, 19)
+
+        def is_found() -> bool:
+            for level in (0, 200):
+                assert ask("", b"\xff" + bytes([level]) * 99) == ("", "shown")
+            seen = read_seen(server, 19)
+            return seen.differ > before.differ and seen.same > before.same
+
+        wait_until(is_found, "copies of both")
+        (change,) = read_seen(server, 19).changes
+        assert (change["live"], change["candidate"]) == ("class 2", "class 0")
 
 
 def read_seen(server: Behind, version: int) -> Seen:

@@ -66,9 +66,6 @@ class AskingAgain:
     async def get_server_metadata(self, **options: Any) -> Any:
         return await self._stub.get_server_metadata(**options)
 
-    async def get_model_config(self, model: str, **options: Any) -> Any:
-        return await self._stub.get_model_config(model, **options)
-
     async def close(self) -> None:
         await self._stub.close()
 
@@ -166,14 +163,6 @@ class Connection:
     def metadata(self) -> Any:
         """What the server says of itself, as a dict."""
         return self._stub.get_server_metadata(**self._as_json, **self._limits)
-
-    def config(self, model: str, timeout: float) -> Any:
-        """What the server says of a model, as a dict; raises where there is none. The time limit
-        is for gRPC; over HTTP it is the connection's."""
-        limits = self._limits
-        if self._timeout:
-            limits["client_timeout"] = timeout
-        return self._stub.get_model_config(model, **self._as_json, **limits)
 
     def close(self) -> Any:
         return self._stub.close()

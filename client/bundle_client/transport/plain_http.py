@@ -84,10 +84,6 @@ class PlainHttp:
     def get_server_metadata(self, headers: dict[str, str] | None = None) -> Any:
         return json.loads(self._request("GET", "/v2", headers=headers)[1])
 
-    def get_model_config(self, model_name: str, headers: dict[str, str] | None = None) -> Any:
-        path = f"{self._path(model_name)}/config"
-        return json.loads(self._request("GET", path, headers=headers)[1])
-
     @staticmethod
     def _path(model_name: str) -> str:
         return f"/v2/models/{quote(model_name, safe='')}"

@@ -3,8 +3,8 @@
     make shadow VERSION=3              copies of one request in ten, for five minutes
     make shadow VERSION=3 SHARE=100 MINUTES=60
 
-The live version answers, and once its answer has gone out, the candidate is asked the same: over
-HTTP, one copy at a time, and never while requests wait for a processor. Nothing else changes.
+The live version answers, and once its answer has gone out, the candidate is asked the same: one
+copy at a time, and never while requests wait for a processor. Nothing else changes.
 """
 
 from __future__ import annotations

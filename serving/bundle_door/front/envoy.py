@@ -20,7 +20,7 @@ from markupsafe import Markup
 from bundle_door import documents
 from bundle_door.front import arrivals, asked, methods
 from bundle_door.limits import LATE_S, Limits
-from bundle_door.note import CLIENT_HEADER, REQUEST_ID
+from bundle_door.note import ANSWERED_BY, CLIENT_HEADER, REQUEST_ID
 from bundle_door.triton import MOST_WAITING, OF_AN_UNKNOWN_MODEL, ON_ITS_WAY, PASSES
 from bundle_serving.address import BALANCED, BALANCER_HEADER, PEM_END, SERVER_HEADER
 from bundle_serving.process import sockets
@@ -45,8 +45,9 @@ HTTP2_OF_FEW: Config = {"http2_protocol_options": {"max_concurrent_streams": 64}
 # For load balancers, which have no API key.
 HEALTH = ["/v2/health/live", "/v2/health/ready"]
 OWN_HOSTS = r"[0-9.]+|\[[0-9a-fA-F:.]+\]|[\w-]+|[\w.-]+\.localhost"
-# A percentage, which is set when a balancer stops: of streams that are refused.
-STOPPING = "stopping"
+# Percentages, which are set while it runs: of streams that are refused, when a balancer stops; and
+# of single messages that pass the door (paths/singles.py), while a model has a candidate.
+STOPPING, SHARING = "stopping", "sharing"
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,8 @@ def load_templates() -> Environment:
         "PAUSE_S": arrivals.PAUSE_S,
         "LATE_S": LATE_S,
         "STOPPING": STOPPING,
+        "SHARING": SHARING,
+        "ANSWERED_BY": ANSWERED_BY,
         "REQUEST_ID": REQUEST_ID,
         "TRACEPARENT": TRACEPARENT,
         "SERVICE": SERVICE,
@@ -191,6 +194,7 @@ def list_services(folder: Path, limits: Limits, processes: int) -> list[Service]
         ("beside", MOST_CONNECTIONS, HTTP1, [str(http)]),
         ("triton", limits.in_flight, HTTP2_OF_FEW, [str(folder / sockets.GRPC)]),
         ("streams", limits.in_flight, HTTP2, [str(folder / sockets.STREAMS)]),
+        ("singles", limits.in_flight, HTTP2_OF_FEW, [str(folder / sockets.STREAMS)]),
     ]
 
 

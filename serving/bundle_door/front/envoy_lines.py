@@ -9,6 +9,8 @@ from contextlib import suppress
 
 import msgspec
 
+from bundle_door.served import CANDIDATE
+
 
 class Line(msgspec.Struct):
     """What a client may choose is as long and as odd as it likes; null is what was not there."""
@@ -26,9 +28,14 @@ class Line(msgspec.Struct):
     model: str | None = None
     version: str | None = None
     rows: float | None = None  # of its first input
+    candidate: str | None = None  # the version of the candidate that answered
     grpc_status: str | None = None
     traceparent: str | None = None
     details: str | None = None
+
+    @property
+    def answered_by(self) -> str:
+        return f"{self.model}{CANDIDATE}" if self.candidate else self.model or ""
 
     @property
     def by_envoy(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Sends the candidate of a canary rollout its share of every client's requests over HTTP."""
+"""Sends the candidate of a canary rollout its share of every client's requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from zlib import crc32
 
 from bundle_door.answers import Answer
-from bundle_door.note import Note, address_of, new_id
+from bundle_door.note import ANSWERED_BY, Note, address_of, new_id
 from bundle_door.paths.measured import Observer
 from bundle_door.paths.routes import Handler, Route
 from bundle_door.paths.shadowing import Gone, Shadowing, ask_candidate, is_good
@@ -21,8 +21,6 @@ from bundle_door.watching.observed import HTTP
 SESSION_ID = "x-session-id"
 # With this, the live version is meant: of the page, which shows both side by side.
 LIVE_ONLY = "x-live-only"
-# In the answer: the version that gave it, where that is the candidate.
-ANSWERED_BY = "x-candidate-version"
 PARTS = 10_000
 # A candidate has so many times as long as the slowest of the live version's last answers, and at
 # least so long. One that takes longer is left alone for a while: nobody else is to wait for it.
@@ -52,8 +50,10 @@ class Sharing:
         observed: Observer,
         served: Served,
         shadowing: Shadowing,
+        protocol: str = HTTP,
     ) -> None:
         self._handler, self._asks = handler, asks
+        self._protocol = protocol
         self._observed, self._served = observed, served
         self._shadowing = shadowing
         self._took: dict[str, deque[float]] = {}  # by the live models, while they have candidates
@@ -84,7 +84,7 @@ class Sharing:
         took = time.monotonic() - began
         answer = await self._ask_live(model, request, named)
         if is_good(answer):  # so that it was the candidate's fault
-            series = (candidate.model, candidate.version, HTTP)
+            series = (candidate.model, candidate.version, self._protocol)
             self._observed.request(series, 500, took)
         return answer
 

@@ -80,7 +80,7 @@ def over_grpc(observed: Observer, served: Served) -> Listener:
             return
         served.refresh()
         status = status_of(code)
-        make_counter(observed, served, line.model or "", GRPC, status, line.us / 1e6)
+        make_counter(observed, served, line.answered_by, GRPC, status, line.us / 1e6)
         if status >= 400:
             observed.refusal(status, GRPC)
 

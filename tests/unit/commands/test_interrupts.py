@@ -168,5 +168,5 @@ def test_before_anything_is_begun_it_ends_quietly(command: str) -> None:
     by_sigint = [(code, wrote) for code, wrote in ends if (code, wrote) != normal]
     assert by_sigint
     for code, wrote in by_sigint:
-        assert code in (interrupts.INTERRUPTED, -signal.SIGINT)
+        assert code in (interrupts.INTERRUPTED, -signal.SIGINT), wrote
         assert wrote in ([], ["interrupted; partial work was discarded"])

@@ -1,0 +1,89 @@
+"""Single messages over gRPC, while a model has a candidate. Else they go from Envoy to Triton, and
+do not come here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from bundle_door.answers import Answer, Refused
+from bundle_door.front.methods import INFER
+from bundle_door.limits import Load
+from bundle_door.note import ANSWERED_BY, note_of
+from bundle_door.paths.candidates import Sharing
+from bundle_door.paths.measured import Observer
+from bundle_door.paths.shadowing import Shadowing
+from bundle_door.requests import Request
+from bundle_door.served import Served
+from bundle_door.triton import Triton, status_of
+from bundle_door.watching.observed import GRPC
+from bundle_door.wire.calls import CallFailed
+from bundle_serving.protocol.gists import GRPC_TYPE
+from bundle_serving.protocol.kserve import pb
+
+
+class Failed(Refused):
+    """By Triton, with gRPC's own code."""
+
+    def __init__(self, failed: CallFailed) -> None:
+        super().__init__(status_of(failed.code), str(failed))
+        self.code = failed.code
+
+
+class Singles:
+    def __init__(
+        self,
+        triton: Triton,
+        load: Load,
+        observed: Observer,
+        served: Served,
+        shadowing: Shadowing,
+        keys: bool,
+        own_id: str,
+    ) -> None:
+        self._triton, self._load = triton, load
+        self._keys, self._own_id = keys, own_id
+        self._share = Sharing(self._ask, "", observed, served, shadowing, GRPC)
+
+    async def answer(
+        self, message: bytes, context: grpc.aio.ServicerContext[bytes, bytes]
+    ) -> bytes:
+        """Envoy has bounded and checked it, and logs it; it asks again where that may help."""
+        arrived = time.monotonic_ns()
+        headers: Any = dict(context.invocation_metadata() or ())
+        note = note_of(headers, self._keys, self._own_id)
+        request = Request("POST", INFER, headers, {}, [message], arrived, time.monotonic_ns(), note)
+        try:
+            with self._load.request(always=True):
+                answer = await self._share(request, name_asked(message))
+        except Failed as failed:
+            await context.abort(failed.code, str(failed))
+        if version := answer.headers.get(ANSWERED_BY):
+            await context.send_initial_metadata(((ANSWERED_BY, version),))
+        return answer.body
+
+    async def _ask(self, request: Request, named: Mapping[str, str]) -> Answer:
+        message = request.body
+        if named["model"] != named["asked"]:
+            asked = pb.ModelInferRequest.FromString(message)
+            asked.model_name = named["model"]
+            message = asked.SerializeToString()
+        try:
+            body = await self._triton.infer_message(message, request.onwards)
+        except CallFailed as failed:
+            raise Failed(failed) from None
+        return Answer(body, headers={"content-type": GRPC_TYPE})
+
+
+def name_asked(message: bytes) -> dict[str, str]:
+    """A model and a version; of what cannot be read, which is Triton's to refuse, none."""
+    try:
+        asked = pb.ModelInferRequest.FromString(message)
+    except DecodeError:
+        asked = pb.ModelInferRequest()
+    name = asked.model_name
+    return {"asked": name, "model": name, "version": asked.model_version}
