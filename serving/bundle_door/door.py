@@ -145,16 +145,18 @@ async def serve(settings: Settings) -> None:
         served = Served(triton, settings.repository)
         keys = keys_of(settings)
         charges = Charges(keys, served) if keys else None
+        capturing = capturing_of(settings, observed)
         shadowing = Shadowing(observed, load)
         singles = Singles(
-            *(triton, load, observed, served, shadowing), keys is not None, settings.own_id
+            *(triton, load, observed, served, shadowing, capturing),
+            keys is not None,
+            settings.own_id,
         )
         streams = Streams(
             triton, folder / sockets.STREAMS, settings.limits, keys, charges, singles.answer
         )
         told = await listen(folder / sockets.TOLD, partial(take_told, observed, keys))
         stack.callback(told.close)
-        capturing = capturing_of(settings, observed)
         service = service_of(
             *(settings, triton, folder, stop.is_set, observed, served, steps, log, keys, streams),
             *(load, capturing, shadowing),
@@ -190,7 +192,7 @@ async def serve(settings: Settings) -> None:
         if relay:
             stack.callback(asyncio.create_task(take_free_ports(relay)).cancel)
         stack.callback(asyncio.create_task(tidy(service)).cancel)
-        stack.callback(asyncio.create_task(take_singles(served, folder)).cancel)
+        stack.callback(asyncio.create_task(take_singles(served, capturing, folder)).cancel)
         if capturing:
             stack.callback(asyncio.create_task(capturing.remove_old()).cancel)
         stack.callback(asyncio.create_task(watch_memory(service, streams)).cancel)
@@ -366,11 +368,11 @@ def keep_pages() -> None:
     libc.mallopt(M_TRIM_THRESHOLD, 32 << 20)
 
 
-async def take_singles(served: Served, folder: Path) -> None:
-    """While a model has a candidate, single messages over gRPC come here."""
-    share = 0
+async def take_singles(served: Served, capturing: Capturing | None, folder: Path) -> None:
+    """While a model has a candidate, or requests are kept, single messages over gRPC come here."""
+    share, keeps = 0, capturing is not None and capturing.keeps
     while True:
-        if (wanted := 100 * bool(served.candidates)) != share:
+        if (wanted := 100 * bool(keeps or served.candidates)) != share:
             with contextlib.suppress(OSError):
                 await envoy_process.set_runtime(folder, envoy.SHARING, wanted)
                 share = wanted

@@ -186,7 +186,7 @@ class Streams:
                 ("grpc.max_receive_message_length", limits.body_bytes),
                 ("grpc.max_send_message_length", -1),
             ],
-            maximum_concurrent_rpcs=limits.in_flight,
+            maximum_concurrent_rpcs=2 * limits.in_flight,  # streams, and single messages
         )
         handlers = {
             METHOD: grpc.stream_stream_rpc_method_handler(self._answer),

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from bundle_door.answers import Answer, Refused, as_json
+from bundle_door.front.methods import INFER
 from bundle_door.paths.behind import Behind
 from bundle_door.paths.candidates import draw
 from bundle_door.paths.measured import Observer
@@ -24,6 +25,7 @@ from bundle_door.settings import NOTHING, Keep
 from bundle_door.watching.captures import Captures, Record
 from bundle_door.watching.timeline import TIMINGS
 from bundle_door.wire.inference import HEADER_LENGTH, header_length
+from bundle_door.wire.over_http import translate_answer, translate_question
 from bundle_serving.process.log_lines import log
 from bundle_serving.protocol.gists import read_labels
 
@@ -43,21 +45,30 @@ class Capturing:
         self._behind, self._turn = Behind(), asyncio.Lock()
         self._told = -TELL_S
 
+    @property
+    def keeps(self) -> bool:
+        """Any; else it only gives what is there."""
+        return self._keep != NOTHING
+
     def wrap(self, route: Route) -> Route:
-        if route.asks is None or self._keep == NOTHING:
+        if route.asks is None:
             return route
-        handlers = {method: self._capture(each) for method, each in route.handlers.items()}
+        handlers = {method: self.keep(each) for method, each in route.handlers.items()}
         return replace(route, handlers=handlers)
 
-    def _capture(self, handler: Handler) -> Handler:
+    def keep(self, handler: Handler) -> Handler:
+        if not self.keeps:
+            return handler
+
         async def capturing(request: Request, named: Mapping[str, str]) -> Answer:
             answer = await handler(request, named)
             if not request.is_own and is_good(answer):
-                labels = read_labels(answer.body, answer.headers)
+                told = translate_answer(answer)
+                labels = read_labels(told.body, told.headers)
                 if self._is_wanted(request, labels):
-                    self._offer(request, answer, labels)
+                    self._offer(request, told, labels)
                 elif self._keep.differs:
-                    request.note.when_differs = lambda: self._offer(request, answer, labels)
+                    request.note.when_differs = lambda: self._offer(request, told, labels)
             return answer
 
         return capturing
@@ -70,6 +81,13 @@ class Capturing:
 
     def _offer(self, request: Request, answer: Answer, labels: Labels) -> None:
         seconds = (time.monotonic_ns() - request.arrived) / 1e9
+        if request.path == INFER:  # over gRPC
+            if not (question := translate_question(request.body)):
+                self._observed.note_capture(LEFT_OUT)
+                return
+            path, head, tensors = question
+            headers = {HEADER_LENGTH: str(len(head))}
+            request = replace(request, path=path, headers=headers, chunks=[head, *tensors])
         length = 0
         if request.path.startswith(KSERVE):
             length = header_length(request.headers.get(HEADER_LENGTH), request.size) or 0

@@ -17,6 +17,7 @@ from bundle_door.requests import Request
 from bundle_door.served import Candidate
 from bundle_door.triton import OF_AN_UNKNOWN_MODEL
 from bundle_door.watching.shadows import DIFFERS, FAILED, LEFT_OUT, SAME, Compared
+from bundle_door.wire.over_http import translate_answer
 from bundle_serving.process.log_lines import log, log_traceback
 from bundle_serving.protocol.gists import read_gist
 
@@ -43,7 +44,7 @@ class Shadowing:
         request: Request,
     ) -> None:
         """A request that was answered; it is asked again, unless the server is too busy."""
-        gist = read_gist(live.body, live.headers)
+        gist = read_gist_of(live)
         if gist is None:
             return
         work = self._compare(candidate, ask, gist, seconds, request.note)
@@ -68,7 +69,7 @@ class Shadowing:
                 return
             except TimeoutError:
                 answer = None
-        found = read_gist(answer.body, answer.headers) if answer else None
+        found = read_gist_of(answer) if answer else None
         times = seconds, time.monotonic() - began
         told = Compared(candidate.model, candidate.version, FAILED, note.id, live[0], seconds=times)
         if found:
@@ -102,6 +103,11 @@ async def ask_candidate(candidate: Candidate, ask: Ask, seconds: float) -> Answe
     if answer.status >= 400 and OF_AN_UNKNOWN_MODEL.encode() in answer.body:
         raise Gone
     return answer if is_good(answer) else None
+
+
+def read_gist_of(answer: Answer) -> tuple[str, float] | None:
+    told = translate_answer(answer)
+    return read_gist(told.body, told.headers)
 
 
 def is_good(answer: Answer) -> bool:

@@ -1,5 +1,5 @@
-"""Single messages over gRPC, while a model has a candidate. Else they go from Envoy to Triton, and
-do not come here."""
+"""Single messages over gRPC, while a model has a candidate, or requests are kept. Else they go from
+Envoy to Triton, and do not come here."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from bundle_door.front.methods import INFER
 from bundle_door.limits import Load
 from bundle_door.note import ANSWERED_BY, note_of
 from bundle_door.paths.candidates import Sharing
+from bundle_door.paths.capturing import Capturing
 from bundle_door.paths.measured import Observer
 from bundle_door.paths.shadowing import Shadowing
 from bundle_door.requests import Request
@@ -22,7 +23,7 @@ from bundle_door.served import Served
 from bundle_door.triton import Triton, status_of
 from bundle_door.watching.observed import GRPC
 from bundle_door.wire.calls import CallFailed
-from bundle_serving.protocol.gists import GRPC_TYPE
+from bundle_door.wire.over_http import GRPC_TYPE
 from bundle_serving.protocol.kserve import pb
 
 
@@ -42,12 +43,14 @@ class Singles:
         observed: Observer,
         served: Served,
         shadowing: Shadowing,
+        capturing: Capturing | None,
         keys: bool,
         own_id: str,
     ) -> None:
-        self._triton, self._load = triton, load
+        self._triton, self._load, self._served = triton, load, served
         self._keys, self._own_id = keys, own_id
         self._share = Sharing(self._ask, "", observed, served, shadowing, GRPC)
+        self._handle = capturing.keep(self._answer) if capturing else self._answer
 
     async def answer(
         self, message: bytes, context: grpc.aio.ServicerContext[bytes, bytes]
@@ -59,12 +62,18 @@ class Singles:
         request = Request("POST", INFER, headers, {}, [message], arrived, time.monotonic_ns(), note)
         try:
             with self._load.request(always=True):
-                answer = await self._share(request, name_asked(message))
+                answer = await self._handle(request, name_asked(message))
         except Failed as failed:
             await context.abort(failed.code, str(failed))
         if version := answer.headers.get(ANSWERED_BY):
             await context.send_initial_metadata(((ANSWERED_BY, version),))
         return answer.body
+
+    async def _answer(self, request: Request, named: Mapping[str, str]) -> Answer:
+        answer, note = await self._share(request, named), request.note
+        note.pipeline, version = self._served.series(note.answered_by or named["model"])
+        note.version = named["version"] or version
+        return answer
 
     async def _ask(self, request: Request, named: Mapping[str, str]) -> Answer:
         message = request.body

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 HEADER_LENGTH = "inference-header-content-length"
-GRPC_TYPE = "application/grpc"
 MOST_JSON, MOST_LABELS = 1_000_000, 5
 # Of the classification extension: "0.93:281:tabby".
 LABELLED = re.compile(r"([0-9.e+-]+):[0-9]+:(.*)", re.DOTALL)
@@ -26,8 +25,6 @@ def read_gist(body: bytes, headers: Mapping[str, str]) -> tuple[str, float] | No
 
 def read_labels(body: bytes, headers: Mapping[str, str]) -> Sequence[tuple[str, float]]:
     """What an answer says that it may be, the likeliest first. `headers` in lower case."""
-    if headers.get("content-type") == GRPC_TYPE:
-        return _read_message(body)
     length = int(headers.get(HEADER_LENGTH, len(body)))
     if length > MOST_JSON:
         return ()
@@ -43,18 +40,6 @@ def read_labels(body: bytes, headers: Mapping[str, str]) -> Sequence[tuple[str, 
     if "label" in said:
         return [(said["label"], said["score"])]
     return _read_outputs(said.get("outputs", []), body[length:])
-
-
-def _read_message(body: bytes) -> Sequence[tuple[str, float]]:
-    from bundle_serving.protocol.messages import pb  # where there are such answers
-
-    answer = pb.ModelInferResponse.FromString(body)
-    sizes = [{"binary_data_size": len(each)} for each in answer.raw_output_contents]
-    outputs = [
-        {"datatype": output.datatype, "parameters": size}
-        for output, size in zip(answer.outputs, sizes, strict=False)
-    ]
-    return _read_outputs(outputs, b"".join(answer.raw_output_contents))
 
 
 def _read_outputs(

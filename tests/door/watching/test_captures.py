@@ -13,7 +13,7 @@ import pytest
 from bundle_door.watching.captures import FOLDER
 from bundle_serving.process.guard import HEADER as ADMIN_KEY
 from tests.door.servers import KEY, Behind, behind_the_door
-from tests.door.test_candidates import PICTURE, control, loaded
+from tests.door.test_candidates import PICTURE, control, loaded, over_grpc
 from tests.project import wait_until
 
 NAME, ADDRESS = "shop-of-ann", "203.0.113.77"
@@ -71,6 +71,31 @@ def test_what_is_wanted_is_kept_and_of_who_asks_nothing(keeping: Behind, state: 
         for secret in (ADDRESS, "secret-key", "127.0.0.1", KEY):
             assert secret.encode() not in content
     wait_until(lambda: count(keeping, "kept") == 2, "the counts")
+
+
+def test_what_comes_over_grpc_is_kept_in_the_same_form(keeping: Behind, state: Path) -> None:
+    with over_grpc(keeping) as ask_it:
+
+        def is_kept() -> bool:
+            ask_it("", model="picture", **{"x-request-id": "over grpc", **SENT})
+            return "over grpc" in {each["id"] for each in kept(keeping)}
+
+        wait_until(is_kept, "what is kept")
+    found = next(each for each in kept(keeping) if each["id"] == "over grpc")
+    assert (found["pipeline"], found["path"]) == ("picture", "/v2/models/picture/infer")
+    assert [label for label, _ in found["labels"][:1]] == ["class 1"]
+    assert json.loads(found["answer"])["outputs"][0]["parameters"] == {"binary_data_size": 12}
+    assert (state / FOLDER / found["file"]).read_bytes() == PICTURE
+    assert found["file"].endswith(".jpg")
+    for path in (state / FOLDER).rglob("*"):
+        content = path.read_bytes() if path.is_file() else b""
+        for secret in (ADDRESS, "secret-key", "127.0.0.1", KEY):
+            assert secret.encode() not in content
+    # And can be asked again as it was.
+    again = found["head"].encode() + (state / FOLDER / found["file"]).read_bytes()
+    given = {"inference-header-content-length": str(len(found["head"]))}
+    status, _, content = keeping.ask("POST", found["path"], again, given)
+    assert status == 200 and content.startswith(found["answer"].encode())
 
 
 def test_what_differs_is_kept(keeping: Behind, state: Path, tmp_path: Path) -> None:
