@@ -84,6 +84,6 @@ def test_what_a_rollout_objects_to() -> None:
     assert "requires 95% alike" in (Seen(same=900, differ=100).find_objection(95) or "")
     assert Seen(same=9, failed=1).find_objection(0) == "1 of 10 copies of requests failed"
     assert Seen().find_objection(80) is None
-    assert "no copies: nobody asked" in Seen().describe()
+    assert "no request was copied: nobody asked" in Seen().describe()
     assert "3 copies were left out" in Seen(left_out=3).describe()
     assert (SAME, FAILED) == ("same", "failed")
