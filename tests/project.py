@@ -310,10 +310,20 @@ class Project:
         """Another answer after each start, by whomever it was started."""
         if self.settings["FLAVOUR"] == "local":
             return str(json.loads((self.path / "build/run/state.json").read_text())["started"])
-        filters = [word for each in self.labels() for word in ("--filter", f"label={each}")]
-        found = run("docker", "ps", "--quiet", "--no-trunc", *filters)
-        began = run("docker", "inspect", "--format", "{{.State.StartedAt}}", *found.split())
-        return found + began
+        found = self.container()
+        return found + run("docker", "inspect", "--format", "{{.State.StartedAt}}", found)
+
+    def root(self, service: str = "server") -> int:
+        """The process that `make up` started; in a container what Docker did."""
+        if self.settings["FLAVOUR"] == "local":
+            return int(json.loads((self.path / "build/run/state.json").read_text())["pid"])
+        return int(run("docker", "inspect", "--format", "{{.State.Pid}}", self.container(service)))
+
+    def container(self, service: str = "server") -> str:
+        """Its id, while it runs."""
+        filters = [word for each in self.labels(service) for word in ("--filter", f"label={each}")]
+        (found,) = run("docker", "ps", "--quiet", "--no-trunc", *filters).split()
+        return found
 
     def labels(self, service: str = "server") -> list[str]:
         """Of its containers."""

@@ -35,34 +35,24 @@ class OverUnixSocket(http.client.HTTPConnection):
         self.sock.connect(str(self._path))
 
 
-@dataclass
-class Behind:
-    """A door, and the Triton behind it."""
+@dataclass(kw_only=True)
+class Asked:
+    """A door and the Triton behind it, wherever they run."""
 
-    run_dir: Path
-    triton: subprocess.Popen[bytes]
-    door: subprocess.Popen[bytes]
     http_port: int
     grpc_port: int
     metrics_port: int
-    # Triton's own HTTP server, which the door does without: to compare answers with.
-    triton_http: Path
     # The certificate of the ports, where they want TLS.
     tls: Path | None = None
-    # What Triton was started by.
-    command: Sequence[str] = ()
     host: str = "localhost"
-    # The door's further processes.
-    workers: Sequence[subprocess.Popen[bytes]] = ()
 
-    @contextlib.contextmanager
-    def triton_again(self) -> Iterator[None]:
-        """As the keeper starts it after it was killed."""
-        self.triton.wait()
-        for left in ("grpc:1", "metrics:2", "compare:3", "metrics", "compare"):
-            (sockets.folder(self.run_dir) / left).unlink(missing_ok=True)
-        with process([*self.command], self.run_dir) as self.triton:
-            yield
+    def roots(self) -> list[int]:
+        """The processes that started all others; the door comes first."""
+        raise NotImplementedError
+
+    def envoys(self) -> list[Path]:
+        """The sockets on which theirs tell of themselves."""
+        raise NotImplementedError
 
     def connection(self, port: int | None = None) -> http.client.HTTPConnection:
         port = port or self.http_port
@@ -85,6 +75,36 @@ class Behind:
             response = used.getresponse()
             named = {name.lower(): value for name, value in response.getheaders()}
             return response.status, named, response.read()
+
+
+@dataclass(kw_only=True)
+class Behind(Asked):
+    """One that runs in processes of its own."""
+
+    run_dir: Path
+    triton: subprocess.Popen[bytes]
+    door: subprocess.Popen[bytes]
+    # Triton's own HTTP server, which the door does without: to compare answers with.
+    triton_http: Path
+    # What Triton was started by.
+    command: Sequence[str] = ()
+    # The door's further processes.
+    workers: Sequence[subprocess.Popen[bytes]] = ()
+
+    def roots(self) -> list[int]:
+        return [self.door.pid, self.triton.pid]
+
+    def envoys(self) -> list[Path]:
+        return [sockets.folder(self.run_dir) / sockets.ENVOY_ADMIN]
+
+    @contextlib.contextmanager
+    def triton_again(self) -> Iterator[None]:
+        """As the keeper starts it after it was killed."""
+        self.triton.wait()
+        for left in ("grpc:1", "metrics:2", "compare:3", "metrics", "compare"):
+            (sockets.folder(self.run_dir) / left).unlink(missing_ok=True)
+        with process([*self.command], self.run_dir) as self.triton:
+            yield
 
     def ask_triton(
         self,
@@ -129,7 +149,12 @@ def behind_the_door(
     ):
         started = [workers.enter_context(start_door(number)) for number in range(1, processes)]
         server = Behind(
-            *(run_dir, triton, door, http_port, grpc_port, metrics_port),
+            run_dir=run_dir,
+            triton=triton,
+            door=door,
+            http_port=http_port,
+            grpc_port=grpc_port,
+            metrics_port=metrics_port,
             triton_http=folder / "compare",
             tls=tls,
             command=command,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from contextlib import closing
 
@@ -16,10 +15,9 @@ from bundle_door.front.methods import DEADLINE_EXCEEDED, INFER, STREAM, UNAVAILA
 from bundle_door.limits import AHEAD_S, LATE_S
 from bundle_door.wire import http2
 from bundle_door.wire.calls import PREFIX, message_of, usual_fields
-from bundle_serving.process import sockets
 from bundle_serving.protocol.kserve import pb
-from tests.door.servers import Behind, OverUnixSocket
-from tests.door.test_attacks import GOOD, bystanders_of
+from tests.door.servers import Asked
+from tests.door.test_attacks import GOOD, bystanders_of, of_envoys
 from tests.door.test_clients import request_of
 from tests.door.test_life import Conversation, Gate, gate
 from tests.project import wait_until
@@ -30,13 +28,8 @@ TOO_SLOW, NO_ROOM = grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILAB
 MEGABYTE = request_of(b"\xff\xd8" + bytes(1_000_000))
 
 
-def subject_of(server: Behind) -> Subject:
+def subject_of(server: Asked) -> Subject:
     return bystanders_of(server).subject
-
-
-def held(server: Behind) -> int:
-    admin = OverUnixSocket(sockets.folder(server.run_dir) / sockets.ENVOY_ADMIN)
-    return int(json.loads(server.ask("GET", "/memory", connection=admin)[2])["allocated"])
 
 
 def codes_of(kept: list[grpc.Future]) -> set[grpc.StatusCode]:
@@ -44,7 +37,7 @@ def codes_of(kept: list[grpc.Future]) -> set[grpc.StatusCode]:
 
 
 def answered_from(
-    address: str, server: Behind, asked: pb.ModelInferRequest, host: str = "127.0.0.1"
+    address: str, server: Asked, asked: pb.ModelInferRequest, host: str = "127.0.0.1"
 ) -> bytes:
     """Asks from that address of this machine."""
 
@@ -62,7 +55,7 @@ def answered_from(
     return asyncio.run(ask())
 
 
-def test_what_comes_too_slowly_ends(server: Behind) -> None:
+def test_what_comes_too_slowly_ends(server: Asked) -> None:
     """A byte now and then, after little or much; and nothing at all."""
     subject = subject_of(server)
     with (
@@ -78,7 +71,7 @@ def test_what_comes_too_slowly_ends(server: Behind) -> None:
 
 
 @pytest.mark.parametrize("connections", [1, 9])
-def test_an_address_has_its_share(server: Behind, connections: int) -> None:
+def test_an_address_has_its_share(server: Asked, connections: int) -> None:
     """What is beyond it is refused, while others are answered; and so is the first one, where it
     asks for little."""
     with unfinished.messages(subject_of(server), 9, LARGE, connections) as kept:
@@ -91,18 +84,18 @@ def test_an_address_has_its_share(server: Behind, connections: int) -> None:
 
 
 @pytest.mark.long
-def test_what_has_ended_takes_no_share(server: Behind) -> None:
+def test_what_has_ended_takes_no_share(server: Asked) -> None:
     """However it did: hung up, or answered."""
-    before = held(server)
+    before = of_envoys(server, "allocated")
     for _ in range(3):
         with unfinished.messages(subject_of(server), 4, LARGE, 4):
-            wait_until(lambda: held(server) > before + 3 * LARGE, "them to come")
-        wait_until(lambda: held(server) < before + LARGE, "them to be gone")
+            wait_until(lambda: of_envoys(server, "allocated") > before + 3 * LARGE, "them to come")
+        wait_until(lambda: of_envoys(server, "allocated") < before + LARGE, "them to be gone")
     for _ in range(40):
         assert answered_from("127.0.0.1", server, request_of(b"\xff\xd8" + bytes(10_000_000)))
 
 
-def test_five_of_60_mb_at_once(server: Behind) -> None:
+def test_five_of_60_mb_at_once(server: Asked) -> None:
     asked = request_of(b"\xff\xd8" + bytes(LARGE)).SerializeToString()
     sizes = [("grpc.max_send_message_length", -1)]
     with grpc.insecure_channel(f"localhost:{server.grpc_port}", sizes) as channel:
@@ -111,7 +104,7 @@ def test_five_of_60_mb_at_once(server: Behind) -> None:
 
 
 def test_a_stream_has_its_share_and_is_fast_enough(
-    server: Behind, monkeypatch: pytest.MonkeyPatch
+    server: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One address sends large messages that stop, each after one that was answered, and one that
     goes on byte by byte; another has a stream on which nothing happens, and which stays."""
@@ -151,7 +144,7 @@ def test_a_stream_has_its_share_and_is_fast_enough(
 
 
 @pytest.mark.long
-def test_a_message_that_is_not_taken_is_not_too_slow(server: Behind, gate: Gate) -> None:
+def test_a_message_that_is_not_taken_is_not_too_slow(server: Asked, gate: Gate) -> None:
     """While the one before it is computed, where a stream asks about one after the other."""
     with grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel:
         stream = Conversation(channel, metadata=[("triton_grpc_error", "true")])

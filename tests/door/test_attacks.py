@@ -19,8 +19,7 @@ from benchmark.torture.requests import HARMLESS, RAW, Hostile, Target, attacks, 
 from benchmark.torture.subject import Subject
 from bundle_door.wire import http2
 from bundle_door.wire.calls import PREFIX, usual_fields
-from bundle_serving.process import sockets
-from tests.door.servers import Behind, OverUnixSocket
+from tests.door.servers import Asked, OverUnixSocket
 from tests.project import wait_until
 
 SEED = 15
@@ -41,28 +40,39 @@ SEEDS = [
 ]
 
 
-def processes(server: Behind) -> list[psutil.Process]:
-    roots = [psutil.Process(process.pid) for process in (server.triton, server.door)]
+@pytest.fixture(params=["by_processes", pytest.param("on_a_gpu", marks=pytest.mark.rare)])
+def server(request: pytest.FixtureRequest) -> Asked:
+    started: Asked = request.getfixturevalue(request.param)
+    return started
+
+
+def processes(server: Asked) -> list[psutil.Process]:
+    roots = map(psutil.Process, server.roots())
     return [process for root in roots for process in (root, *root.children(recursive=True))]
 
 
-def memory(server: Behind) -> int:
+def memory(server: Asked) -> int:
     held = sum(process.memory_full_info().uss for process in processes(server))
     return held - free_in_envoy(server)
 
 
-def free_in_envoy(server: Behind) -> int:
+def free_in_envoy(server: Asked) -> int:
     """In its own heap, of which the system has some back only after five minutes."""
-    admin = OverUnixSocket(sockets.folder(server.run_dir) / sockets.ENVOY_ADMIN)
-    _, _, body = server.ask("GET", "/memory", connection=admin)
-    return int(json.loads(body)["pageheap_free"])
+    return of_envoys(server, "pageheap_free")
+
+
+def of_envoys(server: Asked, what: str) -> int:
+    """Bytes."""
+    admins = map(OverUnixSocket, server.envoys())
+    told = [server.ask("GET", "/memory", connection=admin)[2] for admin in admins]
+    return sum(int(json.loads(body)[what]) for body in told)
 
 
 GOOD = ("POST", "/v2/models/picture/infer", JPEG, RAW)
 
 
 @contextmanager
-def bystander(server: Behind) -> Iterator[None]:
+def bystander(server: Asked) -> Iterator[None]:
     """Asks meanwhile, and is answered each time."""
     done, statuses = threading.Event(), []
 
@@ -81,7 +91,7 @@ def bystander(server: Behind) -> Iterator[None]:
 
 
 @contextmanager
-def unharmed(server: Behind) -> Iterator[None]:
+def unharmed(server: Asked) -> Iterator[None]:
     """The same processes live on, answer, and hold no more than before."""
     assert server.ask(*GOOD)[0] == 200
     before, pids = memory(server), [process.pid for process in processes(server)]
@@ -92,26 +102,26 @@ def unharmed(server: Behind) -> Iterator[None]:
     wait_until(lambda: memory(server) < before + KEPT_BYTES, "memory to come back")
 
 
-def bystanders_of(server: Behind) -> Bystanders:
+def bystanders_of(server: Asked) -> Bystanders:
     http, over_grpc = f"127.0.0.1:{server.http_port}", f"127.0.0.1:{server.grpc_port}"
-    return Bystanders(Subject(server.door.pid, http, over_grpc, "picture"))
+    return Bystanders(Subject(server.roots()[0], http, over_grpc, "picture"))
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_attack(server: Behind, name: str) -> None:
+def test_attack(server: Asked, name: str) -> None:
     with unharmed(server):
         assert status_of(ATTACKS[name], server.http_port) == ATTACKS[name].status
 
 
 @pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.rare)])
-def test_mutants_over_http(server: Behind, count: int) -> None:
+def test_mutants_over_http(server: Asked, count: int) -> None:
     with unharmed(server):
         for mutant in mutants(SEEDS, count, SEED):
             assert status_of(mutant, server.http_port) in HARMLESS, mutant
 
 
 @pytest.mark.parametrize("count", [200, pytest.param(5_000, marks=pytest.mark.rare)])
-def test_mutants_over_grpc(server: Behind, count: int) -> None:
+def test_mutants_over_grpc(server: Asked, count: int) -> None:
     with unharmed(server):
         for message, code, details in messages.answers(
             f"localhost:{server.grpc_port}", TARGET, count, SEED
@@ -120,7 +130,7 @@ def test_mutants_over_grpc(server: Behind, count: int) -> None:
 
 
 @pytest.mark.parametrize("name", unfinished.WAYS)
-def test_what_is_begun_and_not_ended_keeps_nobody_waiting(server: Behind, name: str) -> None:
+def test_what_is_begun_and_not_ended_keeps_nobody_waiting(server: Asked, name: str) -> None:
     bystanders = bystanders_of(server)
     with unharmed(server), bystanders, unfinished.WAYS[name](bystanders.subject):
         wait_until(lambda: len(bystanders.waits) >= ANSWERS, "bystanders' answers")
@@ -128,7 +138,7 @@ def test_what_is_begun_and_not_ended_keeps_nobody_waiting(server: Behind, name: 
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_messages_that_fill_or_cut(server: Behind, stream: bool) -> None:
+def test_messages_that_fill_or_cut(server: Asked, stream: bool) -> None:
     """Others are answered meanwhile, and none of them is told to try again."""
     with (
         unharmed(server),
@@ -143,7 +153,7 @@ def test_messages_that_fill_or_cut(server: Behind, stream: bool) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_compressed_messages_are_refused(server: Behind, stream: bool) -> None:
+def test_compressed_messages_are_refused(server: Asked, stream: bool) -> None:
     """Whatever they would become."""
     with (
         unharmed(server),
@@ -156,7 +166,7 @@ def test_compressed_messages_are_refused(server: Behind, stream: bool) -> None:
         )
 
 
-def test_messages_of_streams_that_stop(server: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_of_streams_that_stop(server: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each, all but the end comes; those that wait for longest are ended."""
     monkeypatch.setattr(http2, "END_STREAM", 0)
     begun = [PREFIX.pack(False, 63_900_000), bytes(63_000_000)]
@@ -183,7 +193,7 @@ def test_messages_of_streams_that_stop(server: Behind, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("method", [*messages.NAMING, "ModelInfer"])
-def test_what_is_no_message_is_the_clients_fault(server: Behind, method: str) -> None:
+def test_what_is_no_message_is_the_clients_fault(server: Asked, method: str) -> None:
     with grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel:
         call = channel.unary_unary(f"{messages.SERVICE}{method}")
         for no_message in (b"\x0a\xff", messages.field(1, b"\xff")):
@@ -193,7 +203,7 @@ def test_what_is_no_message_is_the_clients_fault(server: Behind, method: str) ->
 
 
 @pytest.mark.parametrize("method", messages.NAMING)
-def test_a_long_name_elsewhere(server: Behind, method: str) -> None:
+def test_a_long_name_elsewhere(server: Asked, method: str) -> None:
     with (
         bystanders_of(server) as bystanders,
         grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel,
@@ -206,7 +216,7 @@ def test_a_long_name_elsewhere(server: Behind, method: str) -> None:
     assert not bystanders.count_failed()
 
 
-def test_idle_connections_are_no_burden(server: Behind) -> None:
+def test_idle_connections_are_no_burden(server: Asked) -> None:
     import socket
 
     with unharmed(server):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import os
 import shutil
 import signal
@@ -15,7 +14,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-import docker
 from benchmark.rollouts import Load, clients
 from benchmark.torture.bystanders import GRACE_S, Bystanders, Wait
 from benchmark.torture.subject import PARTS, Subject, harm, stands_still
@@ -39,18 +37,8 @@ CLIENTS, PAUSE_S, ANSWER_S, KILLS = 8, 0.25, 90, 3
 HEALED_S = 120
 
 
-def root(served: Project) -> int:
-    """The process that `make up` started; in a container what Docker did."""
-    if served.settings["FLAVOUR"] == "local":
-        return int(json.loads((served.path / "build/run/state.json").read_text())["pid"])
-    (container,) = docker.from_env().containers.list(
-        ignore_removed=True, filters={"label": served.labels()}
-    )
-    return int(container.attrs["State"]["Pid"])
-
-
 def subject(served: Project) -> Subject:
-    return Subject(root(served), served.http, served.grpc)
+    return Subject(served.root(), served.http, served.grpc)
 
 
 def wait_for_everyone(served: Project) -> dict[str, int]:
@@ -199,7 +187,7 @@ for path in sys.argv[1:]:
 @pytest.mark.parametrize("served", ["local"], indirect=True)
 def test_another_user_reaches_the_ports_alone(served: Project) -> None:
     subject(served).ask_picture()
-    processes = psutil.Process(root(served)).children(recursive=True)
+    processes = psutil.Process(served.root()).children(recursive=True)
     ports = {
         connection.laddr.port
         for process in processes

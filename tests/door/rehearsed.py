@@ -1,0 +1,64 @@
+"""The door of the gpu flavour, in its rehearsal, with the same small models beside its own."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmark.torture.subject import Subject
+from bundle_serving.process import sockets
+from bundle_serving.process.guard import HEADER
+from scripts.base import files
+from tests.door.servers import MODELS, Asked
+from tests.project import Project
+from tests.stand_ins import rehearse
+
+# Its own tests harm these.
+LOADED = "echo", "picture", "text"
+
+
+@dataclass(kw_only=True)
+class Rehearsed(Asked):
+    """In containers: one that holds the ports, and one with the door and Triton."""
+
+    project: Project
+
+    def roots(self) -> list[int]:
+        running = Subject(self.project.root(), self.project.http, self.project.grpc).running()
+        pids = [running[name][0].pid for name in ("door", "server")]
+        return [*pids, self.project.root("ports")]
+
+    def envoys(self) -> list[Path]:
+        folders = {"server": "run/triton", "ports": "tmp"}
+        return [
+            Path(f"/proc/{self.project.root(service)}/root/{folder}")
+            / sockets.USUAL
+            / sockets.ENVOY_ADMIN
+            for service, folder in folders.items()
+        ]
+
+
+@contextmanager
+def behind_the_door_of_a_gpu(folder: Path) -> Iterator[Rehearsed]:
+    with rehearse(folder) as project:
+        project.made("up")
+        ports = (int(project.settings[f"{name}_PORT"]) for name in ("HTTP", "GRPC", "METRICS"))
+        http_port, grpc_port, metrics_port = ports
+        server = Rehearsed(
+            http_port=http_port, grpc_port=grpc_port, metrics_port=metrics_port, project=project
+        )
+        for name in LOADED:
+            lay_out(MODELS / name, project.path / "build" / "live" / name)
+            load = "POST", f"/v2/repository/models/{name}/load", b"{}"
+            status, _, answer = server.ask(*load, {HEADER: project.admin_key})
+            assert status == 200, answer
+        yield server
+
+
+def lay_out(model: Path, place: Path) -> None:
+    """Whole at once: the server looks."""
+    with files.whole_folder(place) as draft:
+        shutil.copytree(model, draft, dirs_exist_ok=True)
