@@ -63,7 +63,7 @@ def main() -> int:
     found: dict[str, list[Asked]] = {way: [] for way in WAYS}
     with lock.one_at_a_time(), lock.hands_off():
         try:
-            switch.load_beside()
+            switch.load_beside(is_unseen=True)
             triton_api.post(up.server.http, "/shadows")
             for way in list(WAYS) * options.rounds:
                 switch.share_with_clients(0, copies=WAYS[way])

@@ -109,7 +109,7 @@ def try_unseen(
     seen, why = Seen(), ""
     with lock.hands_off():
         try:
-            switch.load_beside()
+            switch.load_beside(is_unseen=True)
             seen = watch_copies(switch, percent, seconds, may_end_early)
         except BaseException as fault:
             why = history.INTERRUPTED if isinstance(fault, KeyboardInterrupt) else str(fault)

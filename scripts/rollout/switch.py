@@ -49,14 +49,16 @@ class Switch:
         different = [m for m, number in self.new.models.items() if self.old.models[m] != number]
         return self.control.in_use(self._config(self.pipeline), different)
 
-    def load_beside(self) -> None:
+    def load_beside(self, is_unseen: bool = False) -> None:
+        """`is_unseen`: nobody waits for the new version's answers."""
         ensemble = self._config(self.pipeline)
         self.control.load(self.pipeline, pin_steps(ensemble, self.old.models))
         live.place(self.new, live.REPOSITORY)
         self.shared.push_live()
         for model in self.changes:
-            numbers = sorted((self.old.models[model], self.new.models[model]))
-            self.control.load(model, serving_both(self._config(model), *numbers))
+            new = self.new.models[model]
+            numbers, unseen = sorted((self.old.models[model], new)), new if is_unseen else None
+            self.control.load(model, serving_both(self._config(model), *numbers, unseen=unseen))
         self.share_with_clients(0)
 
     def share_with_clients(self, percent: float, copies: float = 0) -> None:

@@ -148,7 +148,7 @@ async def serve(settings: Settings) -> None:
         capturing = capturing_of(settings, observed)
         shadowing = Shadowing(observed, load)
         singles = Singles(
-            *(triton, load, observed, served, shadowing, capturing),
+            *(triton, observed, served, shadowing, capturing),
             keys is not None,
             settings.own_id,
         )

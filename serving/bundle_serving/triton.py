@@ -17,7 +17,7 @@ import numpy as np
 # The stub process puts this module into sys.modules; it exists nowhere else.
 import triton_python_backend_utils as pb
 
-from bundle_serving.process.cores import VARIABLE, Cores
+from bundle_serving.process.cores import UNSEEN, VARIABLE, Cores, give_way
 from bundle_serving.process.faults import forget_frames
 from bundle_serving.process.log_lines import log
 from bundle_serving.process.turns import Later
@@ -61,11 +61,19 @@ def config_of(args: dict[str, str], taken: str, given: str) -> dict[str, Any]:
     return config
 
 
+def give_way_if_unseen(args: dict[str, str]) -> bool:
+    """To be asked once all of a process's threads are there."""
+    is_unseen = parameter(args, UNSEEN, "") == args["model_version"]
+    if is_unseen:
+        give_way()
+    return is_unseen
+
+
 def cores_of(args: dict[str, str]) -> Cores:
     """Those of this process, among all of its model."""
     groups = json.loads(args["model_config"])["instance_group"]
     number = int(args["model_instance_name"].rpartition("_")[2])
-    files = os.environ.get(VARIABLE)
+    files = None if give_way_if_unseen(args) else os.environ.get(VARIABLE)
     seen_in = Path(files + args["model_name"]) if files else None
     return Cores(number, sum(group["count"] for group in groups), seen_in)
 

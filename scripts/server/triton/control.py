@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from google.protobuf import json_format
 
 from bundle_serving.address import Address
+from bundle_serving.process.cores import UNSEEN
 from bundle_serving.protocol.messages import ModelConfig
 from scripts.base import interrupts
 from scripts.base.errors import UserError
@@ -66,8 +67,10 @@ def pin_steps(ensemble: ModelConfig, models: Mapping[str, int]) -> ModelConfig:
     return config
 
 
-def serving_both(member: ModelConfig, *versions: int) -> ModelConfig:
+def serving_both(member: ModelConfig, *versions: int, unseen: int | None = None) -> ModelConfig:
     config = ModelConfig()
     config.CopyFrom(member)
     config.version_policy.specific.versions[:] = versions
+    if unseen:
+        config.parameters[UNSEEN].string_value = str(unseen)
     return config

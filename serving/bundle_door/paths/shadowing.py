@@ -34,6 +34,8 @@ class Shadowing:
         self._observed, self._load = observed, load
         self._turn = asyncio.Lock()
         self._behind = Behind()
+        # Messages over gRPC that are being answered here, beside the load.
+        self.singles = 0
 
     def offer(
         self,
@@ -56,7 +58,7 @@ class Shadowing:
     ) -> None:
         overdue = time.monotonic() + WAITS_S
         async with self._turn:
-            while self._load.requests >= IDLE:
+            while self._load.requests + self.singles >= IDLE:
                 if time.monotonic() > overdue:
                     self._leave_out(candidate)
                     return

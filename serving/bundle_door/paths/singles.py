@@ -12,7 +12,6 @@ from google.protobuf.message import DecodeError
 
 from bundle_door.answers import Answer, Refused
 from bundle_door.front.methods import INFER
-from bundle_door.limits import Load
 from bundle_door.note import ANSWERED_BY, note_of
 from bundle_door.paths.candidates import Sharing
 from bundle_door.paths.capturing import Capturing
@@ -39,7 +38,6 @@ class Singles:
     def __init__(
         self,
         triton: Triton,
-        load: Load,
         observed: Observer,
         served: Served,
         shadowing: Shadowing,
@@ -47,7 +45,7 @@ class Singles:
         keys: bool,
         own_id: str,
     ) -> None:
-        self._triton, self._load, self._served = triton, load, served
+        self._triton, self._served, self._shadowing = triton, served, shadowing
         self._keys, self._own_id = keys, own_id
         self._share = Sharing(self._ask, "", observed, served, shadowing, GRPC)
         self._handle = capturing.keep(self._answer) if capturing else self._answer
@@ -60,11 +58,13 @@ class Singles:
         headers: Any = dict(context.invocation_metadata() or ())
         note = note_of(headers, self._keys, self._own_id)
         request = Request("POST", INFER, headers, {}, [message], arrived, time.monotonic_ns(), note)
+        self._shadowing.singles += 1
         try:
-            with self._load.request(always=True):
-                answer = await self._handle(request, name_asked(message))
+            answer = await self._handle(request, name_asked(message))
         except Failed as failed:
             await context.abort(failed.code, str(failed))
+        finally:
+            self._shadowing.singles -= 1
         if version := answer.headers.get(ANSWERED_BY):
             await context.send_initial_metadata(((ANSWERED_BY, version),))
         return answer.body

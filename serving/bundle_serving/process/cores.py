@@ -17,6 +17,8 @@ from pathlib import Path
 # What the names of a server's files begin with, a file a model: in shared memory, because one that
 # lies on a disk may have to wait for it.
 VARIABLE = "BUNDLE_COMPUTING"
+# In a model's config: the version that nobody waits for, since it is asked copies alone.
+UNSEEN = "unseen"
 
 
 def files_of(shm_prefix: str) -> str:
@@ -60,6 +62,13 @@ class Cores:
             with suppress(ProcessLookupError):  # it has ended
                 os.sched_setaffinity(int(thread.name), cores)
         self._bound_to = frozenset(cores)
+
+
+def give_way() -> None:
+    """From now on this process computes where nobody else wants a core."""
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # it has ended; or a container's rules are stricter than Docker's
+            os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))
 
 
 def map_shared(path: Path, size: int) -> mmap.mmap:

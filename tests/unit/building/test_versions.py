@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bundle_serving.pictures import Transform, to_pixels
+from bundle_serving.process.cores import UNSEEN
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from scripts.artefacts import samples
 from scripts.artefacts.manifest import Manifest
@@ -206,6 +207,8 @@ def test_an_ensemble_and_its_members_fixed_to_versions() -> None:
     assert {step.model_version for step in ensemble.ensemble_scheduling.step} == {-1}
     member = configs.read_model("resnet50_onnx")
     assert list(serving_both(member, 6, 7).version_policy.specific.versions) == [6, 7]
+    assert UNSEEN not in serving_both(member, 6, 7).parameters
+    assert serving_both(member, 6, 7, unseen=7).parameters[UNSEEN].string_value == "7"
 
 
 # The archive, and the repository that Triton reads.

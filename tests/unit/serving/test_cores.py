@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import threading
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bundle_serving.process.cores import Cores
+from bundle_serving.process.cores import Cores, give_way
 
 CORES = frozenset(os.sched_getaffinity(0))
 needs_several = pytest.mark.skipif(len(CORES) < 2, reason="there is only one core")
@@ -83,3 +84,23 @@ def test_a_link_in_the_place_of_the_file_is_not_followed(file: Path, tmp_path: P
     file.symlink_to(kept)
     with Cores(0, len(CORES), file).computing():
         assert bound_to() == {CORES} and kept.read_text() == "mine"
+
+
+def test_who_gives_way_does_so_with_all_threads() -> None:
+    process = multiprocessing.get_context("spawn").Process(target=gives_way)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def gives_way() -> None:
+    """In a process of its own, for there is no way back."""
+    goes_on = threading.Event()
+    before = threading.Thread(target=goes_on.wait)
+    before.start()
+    give_way()
+    after = threading.Thread(target=goes_on.wait)
+    after.start()
+    policies = [os.sched_getscheduler(each) for each in threads()]
+    goes_on.set()
+    assert policies == 3 * [os.SCHED_IDLE]

@@ -15,6 +15,7 @@ from bundle_serving.triton import (
     answer_each,
     answer_together,
     array,
+    give_way_if_unseen,
     parameter,
     version_folder,
 )
@@ -37,6 +38,7 @@ class TritonPythonModel:
         network = named if named.is_file() else network_in(folder)
         self.engine = load_engine(network, threads)
         self.engine.require(config)
+        give_way_if_unseen(args)
         self.repeated = Repeated()
         self.rows = work.Rows()
         # What its answers are reported with.
