@@ -65,6 +65,11 @@ def test_a_refused_picture_comes_with_the_models_own_words(invalid: str) -> None
         ),
         ("StatusCode.UNAVAILABLE", TO_CONNECT + "Socket closed", ServerUnreachable),
         (
+            "StatusCode.UNIMPLEMENTED",
+            "Received http2 header with status: 404",
+            ServerUnreachable,
+        ),
+        (
             "StatusCode.UNAVAILABLE",
             "errors resolving nowhere:1: [field:hostname lookup error:address lookup failed for "
             "nowhere:1: Domain name not found]",

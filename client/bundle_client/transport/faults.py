@@ -40,6 +40,8 @@ SIGNATURE = re.compile(
 NO_SEQUENCE = "must specify a non-zero or non-empty correlation ID"
 # What tritonclient says of an error that is not worded as Triton does it.
 FOREIGN = ("an exception occurred in the client", "client received an empty response")
+# What gRPC says of a server for HTTP.
+NO_GRPC = "Received http2 header with status"
 HUNG_UP = re.compile(
     r"socket closed|connection (reset|closed)|broken pipe|goaway|disconnected|not completed",
     re.IGNORECASE,
@@ -97,6 +99,8 @@ def from_status(exc: Any, url: str, timeout: float) -> ClientError:
         if "remote host: " in message or "lookup" in message:
             reason = message.rpartition(": ")[2].rstrip("]").lower()
             return ServerUnreachable(f"{url}: {reason}", START_IT)
+        return not_triton(url, "gRPC")
+    if message.startswith(NO_GRPC):
         return not_triton(url, "gRPC")
     if status == "UNAVAILABLE" and HUNG_UP.search(message):
         return hung_up()
