@@ -45,11 +45,15 @@ class Host:
 
 
 class Sdk:
-    """A container where the server's ports are held."""
+    """A container where the server's ports are held. Where none runs, on this machine's network, on
+    which `make tune` has its own."""
 
     def __init__(self, server: State, stack: GpuStack) -> None:
-        self.http = replace(server.http, host="127.0.0.1", port=8000)
-        self.grpc = replace(server.grpc, host="127.0.0.1", port=8001)
+        self.http, self.grpc, self._service = server.http, server.grpc, "sdk-outside"
+        if stack.alive("ports"):
+            self.http = replace(server.http, host="127.0.0.1", port=8000)
+            self.grpc = replace(server.grpc, host="127.0.0.1", port=8001)
+            self._service = "sdk"
         self._stack = stack
         stack.prepare_sdk()
 
@@ -68,7 +72,7 @@ class Sdk:
             options += ["--volume", f"{folder}:{folder}"]
         for read in filter(None, (self.http.certificate, hidden_arguments.__file__)):
             options += ["--volume", f"{read}:{read}:ro"]
-        return self._stack.run_sdk(options, program, timeout, stdin)
+        return self._stack.run_sdk(self._service, options, program, timeout, stdin)
 
 
 Side = Host | Sdk

@@ -191,7 +191,7 @@ class Place(Group):
     )
     network_instances = whole_or_none(
         """Processes that run the network. Empty: derived from CORES. On a GPU: copies of the
-        network per GPU; empty: two.""",
+        network per GPU, of which `make tune` tries one to four; empty: two.""",
         MACHINE,
     )
     network_threads = whole_or_none(

@@ -103,6 +103,7 @@ class GpuStack(DockerStack):
 
     def run_sdk(
         self,
+        service: str,
         options: Sequence[str],
         program: Sequence[str],
         timeout: float | None = None,
@@ -111,13 +112,13 @@ class GpuStack(DockerStack):
         name = f"{self.project}-sdk-{os.getpid()}"  # others may run at the same time
         try:
             return self.compose.run(
-                *("run", "--rm", "--no-deps", "--name", name, *options, "sdk", *program),
+                *("run", "--rm", "--no-deps", "--name", name, *options, service, *program),
                 quiet=True,
                 timeout=timeout,
                 stdin=stdin,
             )
         finally:
-            self.compose.remove("sdk", name)  # Ctrl-C or the time limit ends only Compose
+            self.compose.remove(service, name)  # Ctrl-C or the time limit ends only Compose
 
 
 def scores_stay(settings: Settings) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bundle_serving.address import Address
 from scripts.base import console
+from scripts.base.errors import UserError
 from scripts.measuring import rounds
 from scripts.measuring.perf_analyzer import PerfAnalyzer
 from scripts.measuring.photos import Inputs
@@ -49,6 +50,8 @@ class Arena:
 
     def beats(self, challenger: Candidate, best: Candidate) -> bool:
         began = time.monotonic()
+        if not self.starts(challenger, best):
+            return False
         new, old = self.duel(challenger, best, ROUNDS)
         won = self.goal.beats(new, old)
         self._end(best if won else challenger)
@@ -57,6 +60,16 @@ class Arena:
             f"{challenger}: {new}; {'better' if won else 'not better'} than the best so far, {old}"
         )
         return won
+
+    def starts(self, challenger: Candidate, best: Candidate) -> bool:
+        """Beside the best, which comes first: a GPU may not have memory for both."""
+        self._serve_candidate(best)
+        try:
+            self._serve_candidate(challenger)
+        except UserError as fault:
+            console.note(f"{challenger} is passed over: {fault.cause}")
+            return False
+        return True
 
     def duel(self, one: Candidate, other: Candidate, times: int) -> tuple[Score, Score]:
         pair = one, other

@@ -8,6 +8,9 @@ from typing import Any
 
 from scripts.recipes.layout import Share
 
+# Of the network on a GPU: each holds the memory that a batch takes.
+MOST_COPIES = 4
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -32,6 +35,23 @@ class Candidate:
         }
 
 
+@dataclass(frozen=True)
+class OnGpu(Candidate):
+    """All are of one plan, whose precision is no setting; the network is copied, and has no threads
+    of its own."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.precision}, copies of the network per GPU: {self.network.instances}, "
+            f"preprocessing {_words(self.preprocessing)}"
+        )
+
+    @property
+    def settings(self) -> dict[str, str]:
+        found = super().settings
+        return {name: found[name] for name in found if name not in ("PRECISION", "NETWORK_THREADS")}
+
+
 def _words(share: Share) -> str:
     return f"{share.instances} x {share.threads}"
 
@@ -44,6 +64,13 @@ def axes(cores: int, precisions: Sequence[str], one_step: bool = False) -> Axes:
     """In one step, the network's processes decode."""
     found: Axes = {"precision": precisions, "network": list(shares(cores))}
     return found if one_step else {**found, "preprocessing": list(shares(cores))}
+
+
+def axes_on_gpu(cores: int, is_copied: bool, decodes: bool) -> Axes:
+    """Whether settings say how often the network is there, and whether processes decode."""
+    copies = [Share(number, 1) for number in range(1, MOST_COPIES + 1)]
+    found: Axes = {"network": copies} if is_copied else {}
+    return {**found, "preprocessing": list(shares(cores))} if decodes else found
 
 
 def shares(cores: int) -> Iterator[Share]:

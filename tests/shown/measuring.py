@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -21,8 +20,9 @@ from scripts.measuring.waterfall import Counters
 from scripts.measuring.workload import ENSEMBLE, NETWORK, TEXTBOOK, Configuration, Target
 from scripts.recipes.layout import Share
 from scripts.settings.settings import DEFAULTS, Settings
+from scripts.tuning import verdict
 from scripts.tuning.goal import Goal, Score
-from scripts.tuning.search import Candidate
+from scripts.tuning.search import Candidate, OnGpu
 from tests.shown.running import PIPELINE, SERVER, STEPS, command, run
 
 
@@ -103,16 +103,25 @@ def torture() -> None:
 
 
 def tune() -> None:
-    """What is found better, and what is not."""
-    start = Candidate("bf16", Share(1, 2), Share(2, 1))
-    best = Candidate("int8", Share(2, 1), Share(2, 2))
+    """What is found better, and what is not, on a CPU and on a GPU."""
     was, now = Score(8, 104.25, 123.4), Score(8, 1412.5, 98.7)
-    settings = Settings(DEFAULTS | start.settings)
-    manifest: Any = SimpleNamespace(describe=lambda: "mobilenet_v2 from torchvision")
-    module = command("tune")
-    with patch.object(module.dotenv_file, "change"), patch.object(module, "processor", str):
-        for goal, winner in ((Goal(150.5), best), (Goal(None), start)):
-            module.conclude(settings, goal, winner, start, {start: was, best: now}, manifest)
+    found = (
+        (
+            Candidate("bf16", Share(1, 2), Share(2, 1)),
+            Candidate("int8", Share(2, 1), Share(2, 2)),
+            "mobilenet_v2 from torchvision; a processor, 2 cores",
+        ),
+        (
+            OnGpu("fp16", Share(2, 1), Share(16, 2)),
+            OnGpu("fp16", Share(3, 1), Share(16, 1)),
+            "mobilenet_v2 from torchvision; TensorRT on 2 x NVIDIA L4; a processor, 16 cores",
+        ),
+    )
+    with patch("scripts.settings.dotenv_file.change"):
+        for start, best, of in found:
+            settings, scores = Settings(DEFAULTS | start.settings), {start: was, best: now}
+            for goal, winner in ((Goal(150.5), best), (Goal(None), start)):
+                verdict.conclude(settings, goal, winner, start, scores, of)
 
 
 def prove() -> None:

@@ -146,6 +146,49 @@ def test_a_gpu_that_the_container_lost_is_reported(gpu: Project) -> None:
     wait_until(lambda: gpu.readiness() == 200, "it to answer again")
 
 
+@RARE
+def test_the_search_for_settings_runs_whole(gpu: Project) -> None:
+    """On one plan, until nothing is left to be tried: one copy of the network, while for more than
+    two there is no memory."""
+    gpu.made("up")
+    env, photo, mine = gpu.path / ".env", gpu.path / "photo.jpg", "# mine\nNETWORK_INSTANCES=2\n"
+    photo.write_bytes(picture())
+    kept = env.read_text()
+    before, began = plan_of(gpu).read_bytes(), gpu.server_began()
+    played = {"CORES": "1", "IMAGES": str(photo), "MINUTES": "30", "REHEARSAL_COPIES": "2"}
+    env.write_text(mine + kept)
+    try:
+        (line,) = error_lines(gpu.make("tune", **played).stderr)
+        assert "the running gpu server uses the GPU" in line and "STOP=1" in line
+        assert gpu.server_began() == began
+        output = gpu.made("tune", STOP="1", **played)
+        print(output)
+        written = env.read_text()
+    finally:
+        env.write_text(kept)
+    for step in ("export:", "plan:", "PASSED", "accuracy gate"):
+        assert step not in output  # it is the plan that serves
+    assert "current settings: fp16, copies of the network per GPU: 2, preprocessing 1 x 1" in output
+    assert re.search(r"GPU: 1, .*: \S+ answers per second at p95 .* than the best so far", output)
+    for copies in (3, 4):
+        (line,) = re.findall(rf"GPU: {copies}, .* is passed over: (.*)", output)
+        assert "unable to create TensorRT context: " in line and "out of memory" in line
+    if "make up" in output:
+        assert written.startswith("# mine\n# make tune: 20")
+        assert re.search(
+            r"answers per second at p95 .*; TensorRT on NVIDIA \w+ GPU; .* 1 cores", written
+        )
+        assert "PRECISION" not in written and "THREADS=1" not in written.replace("PREPROCESS_", "")
+    else:
+        assert written == mine + kept and ".env is unchanged" in output
+    assert not (gpu.path / "build" / "tune").exists()
+    assert gpu.server_began() != began and plan_of(gpu).read_bytes() == before
+    gpu.made("status")
+    mark = f"name={gpu.compose_project}-"
+    left = run("docker", "ps", "--all", "--filter", mark, "--format", "{{.Names}}").split()
+    assert not [name for name in left if "temporary" in name or "sdk" in name]
+
+
 TWINS = "NVIDIA Rehearsal GPU/NVIDIA Rehearsal GPU"
 
 UNTRAINED = dict.fromkeys(("PLACES", "CASCADE", "DETECTION", "SEGMENTATION"), "random")

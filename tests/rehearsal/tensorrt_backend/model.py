@@ -2,7 +2,8 @@
 
 Reads REHEARSAL_TENSORRT and REHEARSAL_COMPUTE_CAPABILITY for what the server plays, and
 REHEARSAL_AUTO_COMPLETE=0 where the server runs with --disable-auto-complete-config, which changes
-the words of a refusal. Followed: triton-inference-server/tensorrt_backend, branch r26.07.
+the words of a refusal; and REHEARSAL_COPIES: for how many instances there is memory. Followed:
+triton-inference-server/tensorrt_backend, branch r26.07.
 """
 
 import json
@@ -25,6 +26,7 @@ class TritonPythonModel:
         plan = _loaded(version_folder(args) / named)
         self.shapes = plan.header["shapes"]
         self._check_config(plan.header)
+        self._check_memory()
         # The engine reads a file; fp16 inside is computed in fp32 here, and fp32 is close enough.
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.onnx"
@@ -44,6 +46,13 @@ class TritonPythonModel:
         for role in ("input", "output"):
             for tensor in self.config[role]:
                 _check_tensor(name, tensor, role, header[f"{role}s"], batched)
+
+    def _check_memory(self):
+        """instance_state.cc, InitOptimizationProfiles: with TensorRT's own words."""
+        there = int(os.environ.get("REHEARSAL_COPIES") or 0)
+        if there and sum(group["count"] for group in self.config["instance_group"]) > there:
+            said = "Error Code 1: Cuda Runtime (out of memory)"
+            raise pb.TritonModelException(f"unable to create TensorRT context: {said}")
 
     def execute(self, requests):
         return answer_together(requests, self.inputs, self.outputs, self.compute)

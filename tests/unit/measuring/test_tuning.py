@@ -1,16 +1,30 @@
 from __future__ import annotations
 
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import psutil
 import pytest
 
-from scripts.recipes.layout import Share
+from scripts.base import files
+from scripts.base.errors import UserError
+from scripts.base.ports import free_ports
+from scripts.recipes import pipelines
+from scripts.recipes.layout import CPU, GPU, Share
 from scripts.settings import dotenv_file
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.stacks import flavour
+from scripts.stacks import admin_key, flavour, temporary
 from scripts.stacks.state import State
+from scripts.tuning import verdict
+from scripts.tuning.arena import Arena
 from scripts.tuning.goal import Goal, Score
-from scripts.tuning.search import Candidate, axes, descend, shares
+from scripts.tuning.hardware import hardware_of
+from scripts.tuning.search import Candidate, OnGpu, axes, descend, shares
 
 START = Candidate("auto", Share(2, 1), Share(2, 1))
 
@@ -56,6 +70,49 @@ def test_shares_keep_within_the_machine(cores: int) -> None:
     assert len(tried) == len(set(tried)) <= 2 * cores.bit_length()
     assert all(share.instances <= cores and share.threads <= cores for share in tried)
     assert Share(1, cores) in tried
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "varied"),
+    [
+        ("local", {"PRECISION": "auto"}, {"precision", "network"}),  # in one step
+        ("local", {"STEPS": "3"}, {"precision", "network", "preprocessing"}),
+        ("gpu", {}, {"network", "preprocessing"}),
+        ("gpu", {"PREPROCESS": "dali"}, {"network"}),
+    ],
+)
+def test_each_flavour_varies_what_matters_there(
+    tmp_path: Path, name: str, of: dict[str, str], varied: set[str]
+) -> None:
+    settings = Settings(DEFAULTS | {"CORES": "2"} | of)
+    stack = flavour.stack(name, settings)
+    hardware = hardware_of(stack, settings, pipelines.main(), tmp_path)
+    assert hardware.engine is (GPU if name == "gpu" else CPU)
+    manifest = SimpleNamespace(transform={"crop": 224}, onnx={"classes": 1000})
+    plan = SimpleNamespace(manifest=manifest)
+    made: Any = {"auto": None, "fp32": None} if name == "local" else {"fp16": plan}
+    found = hardware.axes(made)
+    assert found.keys() == varied
+    if name == "gpu":
+        assert found["network"] == [Share(copies, 1) for copies in (1, 2, 3, 4)]
+        start = hardware.start(made)
+        assert start == OnGpu("fp16", Share(2, 1), Share(2, 2))  # as its config says
+        assert str(start) == "fp16, copies of the network per GPU: 2, preprocessing 2 x 2"
+        assert start.settings.keys() == {
+            *("NETWORK_INSTANCES", "PREPROCESS_INSTANCES", "PREPROCESS_THREADS")
+        }
+    else:
+        assert found["precision"] == ["auto", "fp32"] and found["network"] == list(shares(2))
+
+
+def test_copies_that_no_setting_asks_for_are_not_varied(tmp_path: Path) -> None:
+    """The network of texts is there once."""
+    settings = Settings(DEFAULTS | {"CORES": "2", "NETWORK_INSTANCES": "3"})
+    stack, texts = flavour.stack("gpu", settings), pipelines.find_pipeline("sentiment")
+    hardware = hardware_of(stack, settings, texts, tmp_path)
+    plan: Any = None
+    assert "network" not in hardware.axes({"fp16": plan})
+    assert hardware.start({"fp16": plan}) == OnGpu("fp16", Share(1, 1), Share(2, 2))
 
 
 def test_throughput_wants_a_lead_that_is_no_chance() -> None:
@@ -113,3 +170,70 @@ def test_measured_is_the_flavour_that_serves_unless_another_is_asked_for() -> No
     assert flavour.serving_or_chosen(Settings(DEFAULTS), server) == ("cpu", "it serves")
     asked = Settings(DEFAULTS).replace_with(FLAVOUR="local")
     assert flavour.serving_or_chosen(asked, server) == ("local", "as FLAVOUR says")
+
+
+# A server that tells of its model, and one that ends as it starts.
+ANSWERS = """
+import http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"input": [{"name": "INPUT_0"}]}')
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+FULL = "raise SystemExit('error: Cuda Runtime (out of memory)')"
+
+
+class Crowded:
+    """A stack with memory for two copies of the network."""
+
+    def __init__(self) -> None:
+        self.pids: list[int] = []
+
+    @contextmanager
+    def temporary(self, repository: Path, log: Path, _: str) -> Iterator[tuple[str, str]]:
+        (port,) = free_ports(1)
+        program = ANSWERS if int(repository.read_text()) <= 2 else FULL
+        command = [sys.executable, "-c", program, str(port)]
+        with temporary.running("the server", command, log, lambda: why_not(port)) as pid:
+            self.pids.append(pid)
+            yield f"127.0.0.1:{port}", "127.0.0.1:1"
+
+
+def why_not(port: int) -> str | None:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return "nobody listens"
+    return None
+
+
+def test_who_does_not_start_is_passed_over_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(admin_key, "PATH", tmp_path / "admin.key")
+    admin_key.ensure()
+    stack: Any = Crowded()
+    analyzer: Any = None  # nothing is measured
+
+    def lay_out(candidate: Candidate, target: Path) -> None:
+        files.write(target, str(candidate.network.instances))
+
+    start, full = (OnGpu("fp16", Share(copies, 1), Share(2, 1)) for copies in (2, 3))
+    folder = tmp_path / "tune"
+    with Arena(stack, "pipeline", lay_out, Goal(None), 2, [], analyzer, folder) as arena:
+        assert not arena.beats(full, start) and not arena.scores
+        assert [each.name for each in folder.iterdir()] == ["0"]  # the current settings' serves on
+        (pid,) = stack.pids
+        assert psutil.pid_exists(pid)
+    assert not psutil.pid_exists(pid) and not list(folder.iterdir())
+    (line,) = (each for each in capfd.readouterr().out.splitlines() if "passed over" in each)
+    assert str(full) in line and "out of memory" in line
+
+
+def test_where_nobody_else_starts_there_is_no_verdict() -> None:
+    start = OnGpu("fp16", Share(2, 1), Share(2, 1))
+    settings = Settings(DEFAULTS)
+    with pytest.raises(UserError, match="no other settings could be served"):
+        verdict.conclude(settings, Goal(None), start, start, {}, "")
