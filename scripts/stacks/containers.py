@@ -41,6 +41,9 @@ BESIDE = SERVED.with_name("beside.yaml")
 
 # What two containers of one service cannot both have.
 OF_ONE = ("container_name", "hostname", "ports", "network_mode")
+# Where a server that is only tried has its repository: at the usual place, Compose goes on mounting
+# the live one.
+TRIED = "/tried"
 # On a busy machine Triton may end at its start, where a process of a model waits too long.
 MOST_STARTS = 3
 
@@ -249,7 +252,8 @@ class DockerStack:
     def temporary(self, repository: Path, log: Path, pipeline: str) -> Iterator[tuple[str, str]]:
         http, grpc = free_ports(2)
         name = f"{self.project}-temporary-{http}"
-        options = ["--name", name, f"--volume={repository}:/models:ro"]
+        options = ["--name", name, f"--volume={repository}:{TRIED}:ro"]
+        options += [f"--env=REPOSITORY={TRIED}"]
         options += ["--env=BIND=127.0.0.1", "--env=TLS_CERT=", "--env=RELAY_FOLDER="]
         options += [f"--env={main_pipeline.VARIABLE}={pipeline}"]
         options += [f"--publish=127.0.0.1:{http}:8000", f"--publish=127.0.0.1:{grpc}:8001"]
