@@ -9,6 +9,7 @@ import numpy as np
 
 from benchmark import compare, contenders
 from benchmark.torture import __main__ as torturing
+from benchmark.torture.judging import Row
 from scripts.evaluation.figures import compute_figures
 from scripts.evaluation.scores import Answers
 from scripts.measuring.compare import Change, Comparison
@@ -96,7 +97,7 @@ def torture() -> None:
     name = "1,000 clients that open a connection and say nothing, again for its memory (2 of 3)"
     memory = (512_000_000, 1_234_000_000, 523_000_000)
     rows = [
-        torturing.Row(name, "it went on", "", 12_345, 0, 0, 12.34, memory, restored)
+        Row(name, "it went on", "", 12_345, 0, 0, 12.34, memory, restored)
         for restored in (12.3, None)
     ]
     torturing._show(rows, 0.123)

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+from benchmark.torture.__main__ import SHORTER
+from benchmark.torture.judging import judge, measure_usual
+from benchmark.torture.own_server import Own
+from benchmark.torture.subject import Subject
 from tests.project import Project, error_lines
 
 pytestmark = pytest.mark.long
+
+PLAN = "a plan has no processes: it computes in the server itself"
+# What is not done to a server for a GPU, which is in a container, and why.
+NOT_ON_A_GPU = {
+    "resnet50_trt: SIGKILL": PLAN,
+    "resnet50_trt: SIGSTOP": PLAN,
+    "the keeper after Envoy: SIGKILL": "another container holds the ports, not the keeper",
+    "a full disk": "what it writes lies in its memory, which would be full first",
+    "another user's locks": "they are files of the checkout, whatever is served",
+    "the guard: SIGKILL": "the container ends with it, and Docker starts it anew",
+}
 
 
 @pytest.mark.parametrize("served", ["local"], indirect=True)
@@ -20,6 +36,22 @@ def test_everything_comes_back(served: Project) -> None:
         waited = {*re.findall("^- .*: a bystander waited", output, re.MULTILINE)}
         assert f"error: {len(waited)} of " in output, output
     served.made("status")  # what serves was left alone
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("served", ["gpu"], indirect=True)
+def test_everything_comes_back_on_a_gpu(served: Project) -> None:
+    """`make torture` has no GPU for a server of its own; here what serves is harmed."""
+    inside = Path(f"/proc/{served.root()}/root")
+    own = Own(inside / "run/triton", inside / "dev/shm")
+    subject = Subject(served.root(), served.http, served.grpc)
+    rows = [*judge(subject, own, SHORTER, measure_usual(subject), NOT_ON_A_GPU)]
+    names = {row.name for row in rows}
+    assert {"requests that ended it once", "server: SIGKILL", "a full /dev/shm"} <= names
+    assert rows[-1].restored is not None, rows[-1]
+    faults = [row for row in rows if row.fault]
+    assert all(row.fault.startswith("a bystander waited") for row in faults), faults
+    served.made("status")
 
 
 @pytest.mark.rare
