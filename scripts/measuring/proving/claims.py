@@ -149,6 +149,7 @@ STEPS = (
     Step("dali", "up", {"PREPROCESS": "dali"}),
     Step("compose", COMPOSE),
     Step("restore", RESTORED),
+    Step("tune", "tune", {"MINUTES": "1", "STOP": "1"}),  # the last, for it may change .env
     Step("down", "down"),
 )
 
@@ -206,4 +207,5 @@ ROWS = (
     Row("DALI decodes on the GPU", "dali", r"- ensemble: top-1"),
     Row("Docker Compose alone serves", "compose", LABELS, "would want FROM="),
     Row("A backup is restored and upgraded", "restore", LABELS),
+    Row("Settings are searched", "tune", r": [1-9][\d.]* answers per second .* the best so far"),
 )
