@@ -1,4 +1,4 @@
-"""A real Prometheus on this machine, that looks more often and whose rules take less time."""
+"""A real Prometheus beside a server, that looks more often and whose rules take less time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.project import Project, free_ports, wait_until
+from extensions.monitoring.containers import SERVICES
+from tests.project import Project, free_ports, run, wait_until
 
 # All times of the rules are a thirtieth, and so it has as much to look at.
 FASTER, EVERY_S = 30, 2
@@ -43,19 +44,31 @@ def hurry(project: Project) -> None:
 class Prometheus:
     project: Project
     port: int
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | None = None  # else it is in a container
 
     def reload(self, **settings: str) -> None:
         """With what `make monitoring` writes now."""
         self.project.made("monitoring", **settings)
+        self.hurry()
+
+    def hurry(self) -> None:
         hurry(self.project)
-        assert self.process
-        self.process.send_signal(signal.SIGHUP)
+        if self.process:
+            self.process.send_signal(signal.SIGHUP)
+        else:
+            run("docker", "kill", "--signal", "HUP", self.project.container("prometheus"))
 
     def get(self, path: str) -> Any:
         url = f"http://127.0.0.1:{self.port}/api/v1/{path}"
         with urllib.request.urlopen(url, timeout=30) as answer:
             return json.load(answer)["data"]
+
+    def sees_the_server(self) -> bool:
+        assert not self.process or self.process.poll() is None, "Prometheus has ended"
+        try:
+            return bool(self.query("up == 1"))
+        except OSError:
+            return False
 
     def query(self, expr: str) -> list[Any]:
         found: list[Any] = self.get(f"query?query={quote(expr)}")["result"]
@@ -85,7 +98,16 @@ class Prometheus:
 
 @contextmanager
 def watching(project: Project, data: Path, **settings: str) -> Iterator[Prometheus]:
-    """The server of a project."""
+    """The server of a project, from where it runs itself: containers have names for each other that
+    nobody else knows."""
+    begin = on_this_machine if project.settings["FLAVOUR"] == "local" else in_its_container
+    with begin(project, data, **settings) as watched:
+        wait_until(watched.sees_the_server, "Prometheus to see the server", 60)
+        yield watched
+
+
+@contextmanager
+def on_this_machine(project: Project, data: Path, **settings: str) -> Iterator[Prometheus]:
     program = shutil.which("prometheus")
     if not program:
         pytest.skip("no prometheus here")
@@ -100,18 +122,25 @@ def watching(project: Project, data: Path, **settings: str) -> Iterator[Promethe
             stdout=log,
             stderr=subprocess.STDOUT,
         )
-    watched = Prometheus(project, port, process)
-
-    def sees_the_server() -> bool:
-        assert process.poll() is None, Path(log.name).read_text()
-        try:
-            return bool(watched.query("up == 1"))
-        except OSError:
-            return False
-
     try:
-        wait_until(sees_the_server, "Prometheus to see the server", 60)
-        yield watched
+        yield Prometheus(project, port, process)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)
+
+
+@contextmanager
+def in_its_container(project: Project, _: Path, **settings: str) -> Iterator[Prometheus]:
+    prometheus, alertmanager = free_ports(2)
+    project.settings |= {
+        "PROMETHEUS_PORT": str(prometheus),
+        "ALERTMANAGER_PORT": str(alertmanager),
+    }
+    project.made("monitoring", **settings)
+    watched = Prometheus(project, prometheus)
+    watched.hurry()
+    try:
+        yield watched
+    finally:
+        containers = map(project.container, SERVICES)
+        run("docker", "rm", "--force", "--volumes", *containers)

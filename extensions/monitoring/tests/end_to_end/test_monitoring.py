@@ -29,16 +29,17 @@ from bundle_serving.process.guard import HEADER
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.protocol import kserve
 from extensions.monitoring import dashboards
-from extensions.monitoring.tests.prometheus import Prometheus, faster, hurry, watching
+from extensions.monitoring.tests.prometheus import Prometheus, faster, watching
 from scripts.base import files
 from tests.end_to_end.measuring.test_drift import answered
 from tests.end_to_end.serving.test_beyond_this_machine import certificate_of_a_company, key_of
 from tests.plugin import require_docker
-from tests.project import ROOT, Project, free_ports, picture, wait_until
+from tests.project import ROOT, Project, free_ports, picture, run, wait_until
+from tests.stand_ins import rehearse
 
 KEDA = ROOT / "deploy" / "kubernetes" / "components" / "keda"
 
-in_processes = pytest.mark.parametrize("served", ["local"], indirect=True)
+somewhere = pytest.mark.parametrize("served", ["local", "gpu"], indirect=True)
 
 # More than wait, and more than may wait.
 AT_ONCE = 800
@@ -47,12 +48,11 @@ DISK_MB = 1024
 
 
 def started(project: Project) -> Subject:
-    state = json.loads((project.path / "build/run/state.json").read_text())
-    return Subject(int(state["pid"]), project.http, project.grpc)
+    return Subject(project.root(), project.http, project.grpc)
 
 
 @pytest.mark.rare
-@in_processes
+@somewhere
 def test_every_query_of_every_dashboard_returns_something(served: Project, tmp_path: Path) -> None:
     with watching(served, tmp_path / "data") as prometheus, clients(served.http, served.grpc, 2):
         assert started(served).ask_picture(b"no picture") == 400
@@ -68,7 +68,7 @@ def test_every_query_of_every_dashboard_returns_something(served: Project, tmp_p
 
 
 @pytest.mark.rare
-@in_processes
+@somewhere
 def test_what_keda_asks_is_how_many_requests_are_in_flight(served: Project, tmp_path: Path) -> None:
     scaled = yaml.safe_load((KEDA / "scaledobject.yaml").read_text())
     (trigger,) = scaled["spec"]["triggers"]
@@ -113,17 +113,29 @@ class Watched:
         return self.project.path / "build" / "key" / "hands-off"
 
 
-@pytest.fixture(scope="module")
-def watched(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+@pytest.fixture(scope="module", params=["local", "gpu"])
+def watched(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Watched]:
     folder = tmp_path_factory.mktemp("watched")
-    project = Project.copy(folder / "served", FLAVOUR="local")
     with ExitStack() as stack:
+        if request.param == "gpu":
+            require_docker()
+            project = stack.enter_context(rehearse(folder / "served"))
+        else:
+            project = Project.copy(folder / "served", FLAVOUR="local")
         own_disk = stack.enter_context(small_disk(project.path / "build"))
-        project.take(exported)
+        if request.param == "local":
+            project.take(request.getfixturevalue("exported"))
         stack.callback(project.end)
         project.made("up")
         prometheus = stack.enter_context(watching(project, folder / "data", LATENCY_MS="1000"))
         yield Watched(project, prometheus, own_disk)
+
+
+def network_or_step(project: Project) -> str:
+    """A plan computes in the server itself."""
+    return "preprocessing" if project.settings["FLAVOUR"] == "gpu" else project.network
 
 
 @contextmanager
@@ -182,7 +194,7 @@ def test_half_dead_and_not_ready(watched: Watched) -> None:
         lambda: server.ask_picture() == 200 and server.expected_processes(), "an answer"
     )
     with hands.hold_for_command(watched.hands):
-        harm(server.running()["resnet50_onnx"][0], signal.SIGKILL)
+        harm(server.running()[network_or_step(watched.project)][0], signal.SIGKILL)
         prometheus.until_firing("HalfDead")
         assert "NotReady" not in prometheus.firing()
         key = {HEADER: watched.project.admin_key}
@@ -198,7 +210,8 @@ def test_failing_again_and_again(watched: Watched) -> None:
     before = wait_until(
         lambda: server.ask_picture() == 200 and server.expected_processes(), "an answer"
     )
-    for victim in ("preprocessing", "resnet50_onnx", "postprocessing", "envoy"):
+    network = network_or_step(watched.project)
+    for victim in ("preprocessing", network, "postprocessing", "envoy"):
         harm(server.running()[victim][0], signal.SIGKILL)
     watched.prometheus.until_firing("KeepsFailing")
     wait_until(lambda: server.is_whole(before), "the server to be whole again")
@@ -245,9 +258,17 @@ def test_a_disk_that_fills(watched: Watched) -> None:
     watched.prometheus.until_over("DiskNearlyFull")
 
 
+def stop(project: Project) -> None:
+    """Not what watches it, which `make down` stops where both are in containers."""
+    if project.settings["FLAVOUR"] == "local":
+        project.made("down")
+    else:
+        run("docker", "stop", project.container())
+
+
 @pytest.mark.rare
 def test_a_server_that_is_gone(watched: Watched) -> None:
-    watched.project.made("down")
+    stop(watched.project)
     watched.prometheus.until_firing("ServerGone")
     watched.project.made("up")
     watched.prometheus.until_over("ServerGone")
@@ -281,51 +302,62 @@ def test_a_certificate_that_ends_on_a_server_with_keys(exported: Path, tmp_path:
         project.end()
 
 
-@pytest.mark.rare
-def test_in_containers(exported: Path, tmp_path: Path) -> None:
-    """make monitoring starts them; memory that comes near its limit is told to Alertmanager."""
+@pytest.fixture(params=["cpu", "gpu"])
+def contained(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
     require_docker()
     ports = dict(
         zip(("PROMETHEUS_PORT", "ALERTMANAGER_PORT"), map(str, free_ports(2)), strict=True)
     )
+    if request.param == "gpu":
+        with rehearse(tmp_path) as project:
+            project.settings |= ports
+            yield project
+        return
     project = Project.copy(tmp_path / "contained", FLAVOUR="cpu", **ports)
-    files.link_tree(exported / "versions", project.path / "build" / "versions")
-    assert "make up" in project.make("monitoring").stderr
+    made = request.getfixturevalue("exported") / "versions"
+    files.link_tree(made, project.path / "build" / "versions")
     try:
-        project.made("up")
-        project.made("monitoring")
-        prometheus = Prometheus(project, int(ports["PROMETHEUS_PORT"]))
-        containers = {
-            each.labels["com.docker.compose.service"]: each
-            for each in docker.from_env().containers.list(
-                ignore_removed=True,
-                filters={"label": f"com.docker.compose.project={project.compose_project}"},
-            )
-        }
-        for name in ("prometheus", "alertmanager"):
-            shut_in(containers[name])
-        hurry(project)
-        assert faster("[5m] for: 1h") == "[10s] for: 120s"
-        containers["prometheus"].kill("SIGHUP")
-        wait_until(lambda: prometheus.query("up == 1"), "Prometheus to see the server")
-        used = settled(prometheus)
-        limit = containers["server"].attrs["HostConfig"]["Memory"]
-        tight = round(used / 0.94)
-        containers["server"].update(mem_limit=tight, memswap_limit=tight)
-        prometheus.until_firing("MemoryNearLimit")
-        wait_until(lambda: "MemoryNearLimit" in notified(ports), "Alertmanager to be told")
-        containers["server"].update(mem_limit=limit, memswap_limit=limit)
-        prometheus.until_over("MemoryNearLimit")
-        assert Subject(0, project.http, project.grpc).ask_picture(picture()) == 200
-
-        assert "Prometheus and Alertmanager stopped" in project.made("down")
-        label = f"com.docker.compose.project={project.compose_project}"
-        left = docker.from_env().containers.list(
-            all=True, ignore_removed=True, filters={"label": label}
-        )
-        assert [each.name for each in left] == []
+        yield project
     finally:
         project.make("clean")
+
+
+@pytest.mark.rare
+def test_in_containers(contained: Project) -> None:
+    """make monitoring starts them; memory that comes near its limit is told to Alertmanager."""
+    project, ports = contained, contained.settings
+    assert "make up" in project.make("monitoring").stderr
+    project.made("up")
+    project.made("monitoring")
+    prometheus = Prometheus(project, int(ports["PROMETHEUS_PORT"]))
+    containers = {
+        each.labels["com.docker.compose.service"]: each
+        for each in docker.from_env().containers.list(
+            ignore_removed=True,
+            filters={"label": f"com.docker.compose.project={project.compose_project}"},
+        )
+    }
+    for name in ("prometheus", "alertmanager"):
+        shut_in(containers[name])
+    prometheus.hurry()
+    assert faster("[5m] for: 1h") == "[10s] for: 120s"
+    wait_until(lambda: prometheus.query("up == 1"), "Prometheus to see the server")
+    used = settled(prometheus)
+    limit = containers["server"].attrs["HostConfig"]["Memory"]
+    tight = round(used / 0.94)
+    containers["server"].update(mem_limit=tight, memswap_limit=tight)
+    prometheus.until_firing("MemoryNearLimit")
+    wait_until(lambda: "MemoryNearLimit" in notified(ports), "Alertmanager to be told")
+    containers["server"].update(mem_limit=limit, memswap_limit=limit)
+    prometheus.until_over("MemoryNearLimit")
+    assert Subject(0, project.http, project.grpc).ask_picture(picture()) == 200
+
+    assert "Prometheus and Alertmanager stopped" in project.made("down")
+    label = f"com.docker.compose.project={project.compose_project}"
+    left = docker.from_env().containers.list(
+        all=True, ignore_removed=True, filters={"label": label}
+    )
+    assert [each.name for each in left] == []
 
 
 def settled(prometheus: Prometheus) -> float:
@@ -338,24 +370,16 @@ def settled(prometheus: Prometheus) -> float:
 
 
 @pytest.mark.rare
-def test_in_containers_beside_a_server_with_keys(exported: Path, tmp_path: Path) -> None:
+def test_in_containers_beside_a_server_with_keys(contained: Project) -> None:
     """Prometheus reads its key and the server's certificate, and nobody else does."""
-    require_docker()
-    ports = dict(
-        zip(("PROMETHEUS_PORT", "ALERTMANAGER_PORT"), map(str, free_ports(2)), strict=True)
-    )
-    project = Project.copy(tmp_path / "keyed", FLAVOUR="cpu", BIND="0.0.0.0", **ports)
-    files.link_tree(exported / "versions", project.path / "build" / "versions")
-    key_of(project, "ann")
-    try:
-        project.made("up")
-        project.made("monitoring")
-        prometheus = Prometheus(project, int(ports["PROMETHEUS_PORT"]))
-        wait_until(lambda: prometheus.query("up == 1"), "Prometheus to see the server")
-        assert prometheus.query('door_requests_total{client="monitoring"} > 0')
-        assert (project.path / "build/monitoring/server.key").stat().st_mode & 0o007 == 0
-    finally:
-        project.make("clean")
+    contained.settings["BIND"] = "0.0.0.0"
+    key_of(contained, "ann")
+    contained.made("up")
+    contained.made("monitoring")
+    prometheus = Prometheus(contained, int(contained.settings["PROMETHEUS_PORT"]))
+    wait_until(lambda: prometheus.query("up == 1"), "Prometheus to see the server")
+    assert prometheus.query('door_requests_total{client="monitoring"} > 0')
+    assert (contained.path / "build/monitoring/server.key").stat().st_mode & 0o007 == 0
 
 
 def notified(ports: dict[str, str]) -> set[str]:
