@@ -106,6 +106,8 @@ def group(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     name = file.rpartition("/")[2]
     name = TOGETHER.get(name, name) if "/end_to_end/" in file else file
+    if "on_a_gpu" in nodeid.partition("[")[2]:
+        return "the door of a GPU"
     served = name in ("served", ALONE)
     if served and (found := re.search(r"[\[-](cpu|gpu)[-\]]", nodeid)):
         return f"served by containers: {found[1]}"

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from benchmark.torture.subject import Subject
 from bundle_serving.process import sockets
 from bundle_serving.process.guard import HEADER
@@ -16,7 +18,10 @@ from tests.door.servers import MODELS, Asked
 from tests.project import Project
 from tests.stand_ins import rehearse
 
-# Its own tests harm these.
+on_a_gpu_too = pytest.mark.parametrize(
+    "server", ["by_processes", pytest.param("on_a_gpu", marks=pytest.mark.rare)], indirect=True
+)
+
 LOADED = "echo", "picture", "text"
 
 

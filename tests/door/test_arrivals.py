@@ -16,6 +16,7 @@ from bundle_door.limits import AHEAD_S, LATE_S
 from bundle_door.wire import http2
 from bundle_door.wire.calls import PREFIX, message_of, usual_fields
 from bundle_serving.protocol.kserve import pb
+from tests.door.rehearsed import on_a_gpu_too
 from tests.door.servers import Asked
 from tests.door.test_attacks import GOOD, bystanders_of, of_envoys
 from tests.door.test_clients import request_of
@@ -55,6 +56,7 @@ def answered_from(
     return asyncio.run(ask())
 
 
+@on_a_gpu_too
 def test_what_comes_too_slowly_ends(server: Asked) -> None:
     """A byte now and then, after little or much; and nothing at all."""
     subject = subject_of(server)
@@ -83,6 +85,7 @@ def test_an_address_has_its_share(server: Asked, connections: int) -> None:
     assert answered_from("127.0.0.1", server, MEGABYTE)
 
 
+@on_a_gpu_too
 @pytest.mark.long
 def test_what_has_ended_takes_no_share(server: Asked) -> None:
     """However it did: hung up, or answered."""
@@ -95,6 +98,7 @@ def test_what_has_ended_takes_no_share(server: Asked) -> None:
         assert answered_from("127.0.0.1", server, request_of(b"\xff\xd8" + bytes(10_000_000)))
 
 
+@on_a_gpu_too
 def test_five_of_60_mb_at_once(server: Asked) -> None:
     asked = request_of(b"\xff\xd8" + bytes(LARGE)).SerializeToString()
     sizes = [("grpc.max_send_message_length", -1)]

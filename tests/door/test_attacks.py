@@ -19,8 +19,11 @@ from benchmark.torture.requests import HARMLESS, RAW, Hostile, Target, attacks, 
 from benchmark.torture.subject import Subject
 from bundle_door.wire import http2
 from bundle_door.wire.calls import PREFIX, usual_fields
+from tests.door.rehearsed import on_a_gpu_too
 from tests.door.servers import Asked, OverUnixSocket
 from tests.project import wait_until
+
+pytestmark = on_a_gpu_too
 
 SEED = 15
 # What may stay of an attack in the memory of door and server.
@@ -38,12 +41,6 @@ SEEDS = [
     Hostile(200, JPEG, RAW, "/v2/models/picture/infer"),
     Hostile(200, b"text", RAW, "/v2/models/text/infer"),
 ]
-
-
-@pytest.fixture(params=["by_processes", pytest.param("on_a_gpu", marks=pytest.mark.rare)])
-def server(request: pytest.FixtureRequest) -> Asked:
-    started: Asked = request.getfixturevalue(request.param)
-    return started
 
 
 def processes(server: Asked) -> list[psutil.Process]:
