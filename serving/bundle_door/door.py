@@ -148,7 +148,7 @@ async def serve(settings: Settings) -> None:
         capturing = capturing_of(settings, observed)
         shadowing = Shadowing(observed, load)
         singles = Singles(
-            *(triton, observed, served, shadowing, capturing),
+            *(triton, load, observed, served, shadowing, capturing),
             keys is not None,
             settings.own_id,
         )
@@ -374,8 +374,8 @@ async def take_singles(served: Served, capturing: Capturing | None, folder: Path
     while True:
         if (wanted := 100 * bool(keeps or served.candidates)) != share:
             with contextlib.suppress(OSError):
-                await envoy_process.set_runtime(folder, envoy.SHARING, wanted)
-                share = wanted
+                if await envoy_process.set_runtime(folder, envoy.SHARING, wanted):
+                    share = wanted
         await asyncio.sleep(LOOK_S)
 
 

@@ -130,6 +130,7 @@ local function watch_request(handle)
   end
   if request.bytes > KEPT then
     add(request, -request.bytes) -- it goes to Triton, and no copy stays here
+    return enter(handle, "large")
   end
   enter(handle, "complete")
 end

@@ -76,9 +76,10 @@ async def drain(folder: Path) -> None:
     await local_http.ask(folder / sockets.ENVOY_ADMIN, "POST", "/drain_listeners?graceful")
 
 
-async def set_runtime(folder: Path, key: str, value: int) -> None:
+async def set_runtime(folder: Path, key: str, value: int) -> bool:
+    """Whether it did so: not while it starts."""
     path = f"/runtime_modify?{key}={value}"
-    await local_http.ask(folder / sockets.ENVOY_ADMIN, "POST", path)
+    return await local_http.ask(folder / sockets.ENVOY_ADMIN, "POST", path) == b"OK\n"
 
 
 async def stop_listening(folder: Path) -> None:

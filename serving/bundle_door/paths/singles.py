@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from bundle_door.answers import Answer, Refused
 from bundle_door.front.methods import INFER
+from bundle_door.limits import Load
 from bundle_door.note import ANSWERED_BY, note_of
 from bundle_door.paths.candidates import Sharing
 from bundle_door.paths.capturing import Capturing
@@ -23,7 +24,11 @@ from bundle_door.triton import Triton, status_of
 from bundle_door.watching.observed import GRPC
 from bundle_door.wire.calls import CallFailed
 from bundle_door.wire.over_http import GRPC_TYPE
+from bundle_serving.process.faults import forget_frames
 from bundle_serving.protocol.kserve import pb
+
+# What the door says where it has no room for a message.
+BUSY = grpc.StatusCode.UNAVAILABLE
 
 
 class Failed(Refused):
@@ -38,6 +43,7 @@ class Singles:
     def __init__(
         self,
         triton: Triton,
+        load: Load,
         observed: Observer,
         served: Served,
         shadowing: Shadowing,
@@ -45,7 +51,8 @@ class Singles:
         keys: bool,
         own_id: str,
     ) -> None:
-        self._triton, self._served, self._shadowing = triton, served, shadowing
+        self._triton, self._load = triton, load
+        self._served, self._shadowing = served, shadowing
         self._keys, self._own_id = keys, own_id
         self._share = Sharing(self._ask, "", observed, served, shadowing, GRPC)
         self._handle = capturing.keep(self._answer) if capturing else self._answer
@@ -58,16 +65,30 @@ class Singles:
         headers: Any = dict(context.invocation_metadata() or ())
         note = note_of(headers, self._keys, self._own_id)
         request = Request("POST", INFER, headers, {}, [message], arrived, time.monotonic_ns(), note)
-        self._shadowing.singles += 1
-        try:
-            answer = await self._handle(request, name_asked(message))
-        except Failed as failed:
-            await context.abort(failed.code, str(failed))
-        finally:
-            self._shadowing.singles -= 1
+        named = name_asked(message)
+        del message
+        answer = await self._admit(request, named)
+        del request
+        if isinstance(answer, Refused):
+            code = answer.code if isinstance(answer, Failed) else BUSY
+            await context.abort(code, str(answer))
+            raise answer  # which never comes to it
         if version := answer.headers.get(ANSWERED_BY):
             await context.send_initial_metadata(((ANSWERED_BY, version),))
         return answer.body
+
+    async def _admit(self, request: Request, named: Mapping[str, str]) -> Answer | Refused:
+        """A refusal comes without its frames, which have the message: gRPC keeps the last."""
+        self._shadowing.singles += 1
+        try:
+            with self._load.request() as share:
+                share.take(request.size)
+                return await self._handle(request, named)
+        except Refused as refused:
+            forget_frames(refused)
+            return refused
+        finally:
+            self._shadowing.singles -= 1
 
     async def _answer(self, request: Request, named: Mapping[str, str]) -> Answer:
         answer, note = await self._share(request, named), request.note
