@@ -77,12 +77,12 @@ def test_what_comes_over_grpc_is_kept_in_the_same_form(keeping: Behind, state: P
     with over_grpc(keeping) as ask_it:
 
         def is_kept() -> bool:
-            ask_it("", model="picture", **{"x-request-id": "over grpc", **SENT})
-            return "over grpc" in {each["id"] for each in kept(keeping)}
+            ask_it("", model="picture", **{"x-request-id": "over-grpc", **SENT})
+            return "over-grpc" in {each["id"] for each in kept(keeping)}
 
         wait_until(is_kept, "what is kept")
-    found = next(each for each in kept(keeping) if each["id"] == "over grpc")
-    assert (found["pipeline"], found["path"]) == ("picture", "/v2/models/picture/infer")
+    found = next(each for each in kept(keeping) if each["id"] == "over-grpc")
+    assert found["path"] == "/v2/models/picture/infer" and found["ms"] > 0
     assert [label for label, _ in found["labels"][:1]] == ["class 1"]
     assert json.loads(found["answer"])["outputs"][0]["parameters"] == {"binary_data_size": 12}
     assert (state / FOLDER / found["file"]).read_bytes() == PICTURE
