@@ -44,6 +44,8 @@ OF_ONE = ("container_name", "hostname", "ports", "network_mode")
 # Where a server that is only tried has its repository: at the usual place, Compose goes on mounting
 # the live one.
 TRIED = "/tried"
+# In a container's memory.
+GOES_WITH_IT = "/run/triton"
 # On a busy machine Triton may end at its start, where a process of a model waits too long.
 MOST_STARTS = 3
 
@@ -253,7 +255,8 @@ class DockerStack:
         http, grpc = free_ports(2)
         name = f"{self.project}-temporary-{http}"
         options = ["--name", name, f"--volume={repository}:{TRIED}:ro"]
-        options += [f"--env=REPOSITORY={TRIED}"]
+        # What it answers is not to count as what the live server does.
+        options += [f"--env=REPOSITORY={TRIED}", f"--env=STATE_FOLDER={GOES_WITH_IT}"]
         options += ["--env=BIND=127.0.0.1", "--env=TLS_CERT=", "--env=RELAY_FOLDER="]
         options += [f"--env={main_pipeline.VARIABLE}={pipeline}"]
         options += [f"--publish=127.0.0.1:{http}:8000", f"--publish=127.0.0.1:{grpc}:8001"]

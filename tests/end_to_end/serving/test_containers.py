@@ -168,6 +168,7 @@ with stack.temporary(live.REPOSITORY, Path("build/tried.log"), pipelines.main().
     labels = [f"com.docker.compose.project={stack.project}", "com.docker.compose.service=server"]
     found = docker.from_env().containers.list(ignore_removed=True, filters={"label": labels})
     print(json.dumps([each.attrs["HostConfig"] for each in found]))
+    print(json.dumps([each.attrs["Config"]["Env"] for each in found]))
 """
 
 
@@ -183,7 +184,8 @@ def test_a_server_to_try_is_shut_in_like_the_one_that_serves(
         text=True,
     )
     assert tried.returncode == 0, tried.stderr
-    first, second = json.loads(tried.stdout)
+    (first, second), settings = map(json.loads, tried.stdout.splitlines())
+    assert ["STATE_FOLDER=/state" in each for each in settings].count(True) == 1
     for how in ("ReadonlyRootfs", "CapDrop", "SecurityOpt", "Memory", "ShmSize", "PidsLimit"):
         assert first[how] == second[how], how
     (left,) = engine.containers.list(
