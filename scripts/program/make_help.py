@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from scripts.base.errors import run_guarded
 from scripts.base.paths import ROOT
 from scripts.base.text import fold
 from scripts.program.verbs import group, read_all
@@ -12,7 +13,7 @@ from scripts.program.verbs import group, read_all
 NAME, INDENT = 12, " " * 20
 
 
-def main() -> None:
+def main() -> int:
     everything = bool(os.environ.get("ALL"))
     is_terminal = sys.stdout.isatty()
     width = os.get_terminal_size(sys.stdout.fileno()).columns if is_terminal else sys.maxsize
@@ -27,7 +28,8 @@ def main() -> None:
             )
     if not everything:
         print("\nThe others: make help ALL=1")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_guarded(main))
