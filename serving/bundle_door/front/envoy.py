@@ -46,7 +46,7 @@ HTTP2_OF_FEW: Config = {"http2_protocol_options": {"max_concurrent_streams": 64}
 HEALTH = ["/v2/health/live", "/v2/health/ready"]
 OWN_HOSTS = r"[0-9.]+|\[[0-9a-fA-F:.]+\]|[\w-]+|[\w.-]+\.localhost"
 # Percentages, which are set while it runs: of streams that are refused, when a balancer stops; and
-# of single messages that pass the door (paths/singles.py), while a model has a candidate.
+# of single messages that are to pass the door (paths/singles.py).
 STOPPING, SHARING = "stopping", "sharing"
 
 
