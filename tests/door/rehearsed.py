@@ -5,24 +5,24 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from benchmark.torture.subject import Subject
 from bundle_serving.process import sockets
+from bundle_serving.process.exposure import CERTIFICATE
 from bundle_serving.process.guard import HEADER
 from scripts.base import files
 from tests.door.servers import MODELS, Asked
 from tests.project import Project
 from tests.stand_ins import rehearse
 
-on_a_gpu_too = pytest.mark.parametrize(
-    "server", ["by_processes", pytest.param("on_a_gpu", marks=pytest.mark.rare)], indirect=True
-)
+ON_A_GPU = pytest.param("on_a_gpu", marks=pytest.mark.rare)
+on_a_gpu_too = pytest.mark.parametrize("server", ["by_processes", ON_A_GPU], indirect=True)
 
-LOADED = "echo", "picture", "text"
+LOADED = "echo", "picture", "text", "boxes", "areas"
 
 
 @dataclass(kw_only=True)
@@ -53,14 +53,38 @@ def behind_the_door_of_a_gpu(folder: Path) -> Iterator[Rehearsed]:
         ports = (int(project.settings[f"{name}_PORT"]) for name in ("HTTP", "GRPC", "METRICS"))
         http_port, grpc_port, metrics_port = ports
         server = Rehearsed(
-            http_port=http_port, grpc_port=grpc_port, metrics_port=metrics_port, project=project
+            http_port=http_port,
+            grpc_port=grpc_port,
+            metrics_port=metrics_port,
+            admin_key=project.admin_key,
+            key_file=project.path / "build" / "key" / "api.keys",
+            project=project,
         )
-        for name in LOADED:
-            lay_out(MODELS / name, project.path / "build" / "live" / name)
-            load = "POST", f"/v2/repository/models/{name}/load", b"{}"
-            status, _, answer = server.ask(*load, {HEADER: project.admin_key})
-            assert status == 200, answer
+        load_small_models(server)
         yield server
+
+
+@contextmanager
+def opened(server: Rehearsed, **settings: str) -> Iterator[Rehearsed]:
+    """To other machines, until the block ends; whoever is in its key file may ask."""
+    project = server.project
+    try:
+        project.made("up", BIND="0.0.0.0", **settings)
+        guarded = replace(server, tls=project.path / "build" / "tls" / CERTIFICATE)
+        load_small_models(guarded)
+        yield guarded
+    finally:
+        project.made("up")
+        load_small_models(server)
+
+
+def load_small_models(server: Rehearsed) -> None:
+    headers = {HEADER: server.admin_key, "authorization": f"Bearer {server.admin_key}"}
+    for name in LOADED:
+        lay_out(MODELS / name, server.project.path / "build" / "live" / name)
+        load = "POST", f"/v2/repository/models/{name}/load", b"{}"
+        status, _, answer = server.ask(*load, headers)
+        assert status == 200, answer
 
 
 def lay_out(model: Path, place: Path) -> None:

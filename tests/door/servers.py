@@ -45,6 +45,9 @@ class Asked:
     # The certificate of the ports, where they want TLS.
     tls: Path | None = None
     host: str = "localhost"
+    admin_key: str = KEY
+    # Of the API keys, where they want one.
+    key_file: Path = Path("api.keys")
 
     def roots(self) -> list[int]:
         """The processes that started all others; the door comes first."""
