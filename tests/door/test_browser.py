@@ -12,7 +12,8 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
-from tests.door.servers import Behind
+from tests.door.rehearsed import on_a_gpu_too
+from tests.door.servers import Asked
 from tests.door.test_life import INFER, JPEG, RAW, executed
 from tests.screens.browser import headless
 
@@ -77,7 +78,8 @@ def elsewhere(page: str) -> Iterator[tuple[str, Queue[dict[str, str]]]]:
         server.shutdown()
 
 
-def test_a_page_from_elsewhere_reaches_nothing(server: Behind, tmp_path: Path) -> None:
+@on_a_gpu_too
+def test_a_page_from_elsewhere_reaches_nothing(server: Asked, tmp_path: Path) -> None:
     page = PAGE.replace("HTTP_PORT", str(server.http_port))
     page = page.replace("METRICS_PORT", str(server.metrics_port))
     before = executed(server)

@@ -15,11 +15,14 @@ from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 from tritonclient.utils import InferenceServerException
 
 from bundle_serving.process.guard import GRPC_HEADER, HEADER
-from tests.door.servers import KEY, Behind
+from tests.door.rehearsed import on_a_gpu_too
+from tests.door.servers import Asked
+
+pytestmark = on_a_gpu_too
 
 JPEG = np.frombuffer(b"\xff\xd8" + bytes(range(256)) * 400, np.uint8)[np.newaxis]
 MODULES = {"http": tritonclient.http, "grpc": tritonclient.grpc}
-ADMIN = {"http": {HEADER: KEY}, "grpc": {GRPC_HEADER: KEY}}
+ADMIN = {"http": HEADER, "grpc": GRPC_HEADER}
 
 
 @pytest.fixture(params=MODULES)
@@ -28,7 +31,7 @@ def protocol(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def client(server: Behind, protocol: str) -> Iterator[Any]:
+def client(server: Asked, protocol: str) -> Iterator[Any]:
     port = server.http_port if protocol == "http" else server.grpc_port
     with MODULES[protocol].InferenceServerClient(f"localhost:{port}") as connected:
         yield connected
@@ -90,16 +93,16 @@ ADMIN_CALLS: dict[str, Callable[[Any, dict[str, str]], Any]] = {
 
 
 @pytest.mark.parametrize("name", ADMIN_CALLS)
-def test_admin_calls_want_the_key(client: Any, protocol: str, name: str) -> None:
-    call, key = ADMIN_CALLS[name], ADMIN[protocol]
-    call(client, key)
-    for headers in ({}, {header: "0123456789abcdef0123456789abcdef" for header in key}):
+def test_admin_calls_want_the_key(server: Asked, client: Any, protocol: str, name: str) -> None:
+    call, header = ADMIN_CALLS[name], ADMIN[protocol]
+    call(client, {header: server.admin_key})
+    for headers in ({}, {header: "0123456789abcdef0123456789abcdef"}):
         with pytest.raises(InferenceServerException) as refusal:
             call(client, headers)
         assert refusal.value.status() in ("403", "StatusCode.PERMISSION_DENIED")
 
 
-def test_streams(server: Behind) -> None:
+def test_streams(server: Asked) -> None:
     answers: queue.Queue[Any] = queue.Queue()
     with tritonclient.grpc.InferenceServerClient(f"localhost:{server.grpc_port}") as client:
         client.start_stream(lambda result, error: answers.put(error or result))
@@ -110,11 +113,12 @@ def test_streams(server: Behind) -> None:
     assert {answer.get_response().id for answer in found} == {"0", "1", "2"}
 
 
-def test_a_stream_with_status_ends_with_an_errors_and_triton_goes_on(server: Behind) -> None:
+def test_a_stream_with_status_ends_with_an_errors_and_triton_goes_on(server: Asked) -> None:
     """Many times: it was the fourth to the seventeenth that ended Triton itself."""
     import grpc
 
     picture, no_picture = JPEG.tobytes(), b"text"
+    processes = server.roots()
     with grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel:
         ask = GRPCInferenceServiceStub(channel).ModelStreamInfer
         for _ in range(60):
@@ -124,7 +128,7 @@ def test_a_stream_with_status_ends_with_an_errors_and_triton_goes_on(server: Beh
             with pytest.raises(grpc.RpcError, match="not a JPEG") as refusal:
                 next(answers)
             assert refusal.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert server.triton.poll() is None
+    assert server.roots() == processes and server.ask("GET", "/v2/health/ready")[0] == 200
 
 
 def request_of(file: bytes) -> ModelInferRequest:
@@ -135,7 +139,7 @@ def request_of(file: bytes) -> ModelInferRequest:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_message_that_is_too_large(server: Behind, stream: bool) -> None:
+def test_a_message_that_is_too_large(server: Asked, stream: bool) -> None:
     """Refused, and the next one is answered."""
     large = tritonclient.grpc.InferInput("INPUT", [1, 70_000_000], "UINT8")
     large.set_data_from_numpy(np.full((1, 70_000_000), 255, np.uint8))
@@ -158,7 +162,7 @@ def streamed(client: Any, tensors: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize("method", ["ServerReflection", "ModelInfer2"])
-def test_other_methods_are_not_there(server: Behind, method: str) -> None:
+def test_other_methods_are_not_there(server: Asked, method: str) -> None:
     import grpc
 
     with grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel:

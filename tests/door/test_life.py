@@ -27,7 +27,7 @@ from bundle_serving import CHECK_HEADER, own_requests
 from bundle_serving.process.keeper_notes import READINESS, Notes
 from bundle_serving.process.processes import children_of, family
 from bundle_serving.protocol.kserve import pb, stub
-from tests.door.servers import KEY, MODELS, Behind, behind_the_door
+from tests.door.servers import KEY, MODELS, Asked, Behind, behind_the_door
 from tests.project import wait_until
 
 RAW = {"Inference-Header-Content-Length": "0"}
@@ -88,7 +88,7 @@ def envoy(server: Behind) -> psutil.Process:
     return child
 
 
-def gauge(server: Behind, name: str) -> int:
+def gauge(server: Asked, name: str) -> int:
     """One of the metrics, of all models together."""
     _, _, text = server.ask("GET", "/metrics", connection=server.connection(server.metrics_port))
     lines = [
@@ -97,7 +97,7 @@ def gauge(server: Behind, name: str) -> int:
     return int(sum(float(line.split()[-1]) for line in lines))
 
 
-def pending(server: Behind) -> int:
+def pending(server: Asked) -> int:
     return gauge(server, "nv_inference_pending_request_count")
 
 
@@ -107,7 +107,7 @@ def full(server: Behind) -> bool:
     return status == 503
 
 
-def executed(server: Behind) -> int:
+def executed(server: Asked) -> int:
     return gauge(server, "nv_inference_count")
 
 

@@ -19,10 +19,11 @@ from bundle_door.paths.api import Api
 from bundle_door.paths.plain import PlainQuestions
 from bundle_door.paths.routes import find_route, of_plain_questions, of_triton
 from bundle_door.watching.steps import Steps
-from tests.door.servers import Behind
+from tests.door.rehearsed import on_a_gpu_too
+from tests.door.servers import Asked
 from tests.project import picture
 
-pytestmark = pytest.mark.skipif(not shutil.which("curl"), reason="no curl")
+pytestmark = [on_a_gpu_too, pytest.mark.skipif(not shutil.which("curl"), reason="no curl")]
 
 LOW, HIGH = b"\xff" + bytes(9), b"\xff" * 10
 MODEL = "model=picture"
@@ -36,14 +37,14 @@ def files(tmp_path: Path) -> dict[str, Path]:
     return {name: tmp_path / name for name in contents}
 
 
-def curl(server: Behind, path: str, *options: str) -> tuple[int, Any]:
+def curl(server: Asked, path: str, *options: str) -> tuple[int, Any]:
     url = f"http://localhost:{server.http_port}/{path}"
     command = ["curl", "-sS", "-w", "\n%{http_code}", *options, url]
     body, _, status = subprocess.check_output(command, text=True).rpartition("\n")
     return int(status), json.loads(body)
 
 
-def test_one_picture(server: Behind, files: dict[str, Path]) -> None:
+def test_one_picture(server: Asked, files: dict[str, Path]) -> None:
     low = f"@{files['low.jpg']}"
     status, answer = curl(server, f"classify?{MODEL}&top=2", "--data-binary", low)
     assert status == 200 and answer["model"] == "picture"
@@ -51,7 +52,7 @@ def test_one_picture(server: Behind, files: dict[str, Path]) -> None:
     assert answer["labels"][0] == {"label": "low", "probability": pytest.approx(0.9), "index": 0}
 
 
-def test_boxes_and_areas(server: Behind, tmp_path: Path) -> None:
+def test_boxes_and_areas(server: Asked, tmp_path: Path) -> None:
     """Of pipelines that find things, with the times of their steps, and in a form."""
     (street := tmp_path / "street.jpg").write_bytes(picture((200, 100)))
     sent = ("--data-binary", f"@{street}")
@@ -71,7 +72,7 @@ def test_boxes_and_areas(server: Behind, tmp_path: Path) -> None:
     assert [len(each["boxes"]) for each in answer["results"]] == [1]
 
 
-def test_good_and_bad_pictures_in_one_request(server: Behind, files: dict[str, Path]) -> None:
+def test_good_and_bad_pictures_in_one_request(server: Asked, files: dict[str, Path]) -> None:
     sent = [option for path in files.values() for option in ("-F", f"file=@{path}")]
     status, answer = curl(server, f"classify?{MODEL}&top=1", *sent)
     assert status == 200
@@ -102,7 +103,7 @@ def test_good_and_bad_pictures_in_one_request(server: Behind, files: dict[str, P
     ],
 )
 def test_refusals_have_cause_and_remedy(
-    server: Behind,
+    server: Asked,
     files: dict[str, Path],
     monkeypatch: pytest.MonkeyPatch,
     query: str,
@@ -117,17 +118,17 @@ def test_refusals_have_cause_and_remedy(
     assert error["cause"].startswith(cause or "") and error["remedy"]
 
 
-def test_sentiment_where_it_is_not_served(server: Behind) -> None:
+def test_sentiment_where_it_is_not_served(server: Asked) -> None:
     status, answer = curl(server, "sentiment", "--data", "What a day!")
     assert status == 404 and "sentiment_ensemble" in answer["error"]["cause"]
 
 
-def test_a_parameter_that_sentiment_does_not_have(server: Behind) -> None:
+def test_a_parameter_that_sentiment_does_not_have(server: Asked) -> None:
     status, answer = curl(server, "sentiment?top=3", "--data", "What a day!")
     assert status == 400 and answer["error"]["remedy"] == "known are timings"
 
 
-def test_what_is_described_is_there(server: Behind) -> None:
+def test_what_is_described_is_there(server: Asked) -> None:
     status, openapi = curl(server, "openapi.json")
     assert status == 200 and openapi == json.loads(documents()["/openapi.json"].body)
     steps = Steps(lambda report: None)
@@ -143,7 +144,7 @@ def test_what_is_described_is_there(server: Behind) -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/docs", "/openapi.json", "/page/main.js", "/v2", "/v2/health/ready"]
 )
-def test_head_is_get_without_a_body(server: Behind, path: str) -> None:
+def test_head_is_get_without_a_body(server: Asked, path: str) -> None:
     status, of_get, body = server.ask("GET", path)
     assert status == 200
     status, of_head, nothing = server.ask("HEAD", path)
@@ -151,13 +152,13 @@ def test_head_is_get_without_a_body(server: Behind, path: str) -> None:
     assert int(of_head["content-length"]) == len(body)
 
 
-def test_head_where_there_is_nothing_to_get(server: Behind) -> None:
+def test_head_where_there_is_nothing_to_get(server: Asked) -> None:
     assert server.ask("HEAD", "/classify")[0] == 405
     assert server.ask("HEAD", "/v2/models/stats")[0] == 403
     assert server.ask("PUT", "/v2")[1]["allow"] == "GET, HEAD"
 
 
-def test_the_page_needs_nothing_from_elsewhere(server: Behind) -> None:
+def test_the_page_needs_nothing_from_elsewhere(server: Asked) -> None:
     for path in ("/", "/docs"):
         status, headers, body = server.ask("GET", path)
         assert status == 200 and headers["content-type"].startswith("text/html")

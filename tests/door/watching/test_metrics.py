@@ -13,15 +13,18 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 
 from bundle_serving import CHECK_HEADER, own_requests
 from bundle_serving.protocol.kserve import pb
-from tests.door.servers import KEY, Behind
+from tests.door.rehearsed import on_a_gpu_too
+from tests.door.servers import Asked
 from tests.door.test_exposure import over_grpc
 from tests.door.test_life import INFER, JPEG, RAW
 from tests.project import wait_until
 
+pytestmark = on_a_gpu_too
+
 OPENMETRICS = {"accept": "application/openmetrics-text; version=1.0.0"}
 
 
-def metrics(server: Behind, headers: dict[str, str] | None = None) -> tuple[str, str]:
+def metrics(server: Asked, headers: dict[str, str] | None = None) -> tuple[str, str]:
     connection = server.connection(server.metrics_port)
     status, received, body = server.ask("GET", "/metrics", None, headers, connection)
     assert status == 200, body
@@ -32,7 +35,7 @@ def names(text: str) -> set[str]:
     return {re.split(r"[{ ]", line)[0] for line in text.splitlines() if not line.startswith("#")}
 
 
-def value(server: Behind, name: str, **labels: str) -> float:
+def value(server: Asked, name: str, **labels: str) -> float:
     for family in prometheus(metrics(server)[1]):
         for sample in family.samples:
             if sample.name == name and labels.items() <= sample.labels.items():
@@ -40,7 +43,7 @@ def value(server: Behind, name: str, **labels: str) -> float:
     return 0.0
 
 
-def test_requests_are_counted_by_outcome(server: Behind) -> None:
+def test_requests_are_counted_by_outcome(server: Asked) -> None:
     count = "bundle_request_duration_seconds_count"
 
     def counted() -> tuple[float, float, float]:
@@ -60,10 +63,10 @@ def test_requests_are_counted_by_outcome(server: Behind) -> None:
     wait_until(lambda: are_counted(1), "both to be counted")
     # A header hides nobody's.
     assert server.ask("POST", INFER, JPEG, {**RAW, CHECK_HEADER: "1"})[0] == 200
-    assert server.ask("POST", INFER, b"text", {**RAW, CHECK_HEADER: KEY})[0] == 400
+    assert server.ask("POST", INFER, b"text", {**RAW, CHECK_HEADER: server.admin_key})[0] == 400
     wait_until(lambda: are_counted(2), "these to be counted")
     # Ours are left out.
-    own = {CHECK_HEADER: own_requests.id_of(KEY)}
+    own = {CHECK_HEADER: own_requests.id_of(server.admin_key)}
     assert server.ask("POST", INFER, JPEG, {**RAW, **own})[0] == 200
     assert server.ask("POST", INFER, b"text", {**RAW, **own})[0] == 400
     assert are_counted(2)
@@ -72,7 +75,7 @@ def test_requests_are_counted_by_outcome(server: Behind) -> None:
     assert "invented" not in metrics(server)[1]
 
 
-def test_requests_over_grpc(server: Behind) -> None:
+def test_requests_over_grpc(server: Asked) -> None:
     count = "bundle_request_duration_seconds_count"
 
     def counted() -> tuple[float, float, float]:
@@ -99,7 +102,7 @@ def test_requests_over_grpc(server: Behind) -> None:
     assert "invented" not in metrics(server)[1]
 
 
-def test_both_formats(server: Behind) -> None:
+def test_both_formats(server: Asked) -> None:
     server.ask("POST", INFER, JPEG, RAW)
     kind, plain = metrics(server)
     assert kind.startswith("text/plain; version=0.0.4")
@@ -112,7 +115,7 @@ def test_both_formats(server: Behind) -> None:
     assert value(server, "bundle_process_cpu_seconds_total", process="envoy") > 0
 
 
-def test_what_promtool_says(server: Behind) -> None:
+def test_what_promtool_says(server: Asked) -> None:
     if not (promtool := shutil.which("promtool")):
         pytest.skip("no promtool here")
     checked = subprocess.run(
