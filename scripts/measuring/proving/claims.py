@@ -67,6 +67,8 @@ echo "GPU memory: $before, then $after MiB"
 [ "$after" -le "$((before + before / 20))" ]
 echo "GPU memory is held" """
 
+SHARED = 'python -m benchmark.several_gpus --minutes "${MINUTES:-5}"'
+
 # With a kill each half minute, of one kind after the other.
 HARM = 'python -m benchmark.soak --harm --every 30 --minutes "${MINUTES:-5}"'
 
@@ -142,6 +144,7 @@ STEPS = (
     Step("rollout", "rollout", UNHURRIED),
     Step("rollback", "rollback", UNHURRIED),
     Step("load", LOAD),
+    Step("shared load", SHARED),
     Step("harm", HARM),
     Step("corrupted", CORRUPTED),
     Step("door", DOOR),
@@ -187,6 +190,12 @@ ROWS = (
     Row("A version of its own plan is built", "publish", r"built in .* half precision"),
     Row("A rollout on a GPU loses no request", "rollout", r"\b0 of [\d,]+ requests failed"),
     Row("GPU memory does not grow under load", "load", r"^GPU memory is held"),
+    Row(
+        "Several GPUs share minutes of load",
+        "shared load",
+        r"every GPU computed to the end, and no request failed",
+        r"one GPU serves",
+    ),
     Row("A killed server comes back under load", "harm", r"a process was killed: server", UNSEEN),
     Row(
         "A killed step comes back under load",

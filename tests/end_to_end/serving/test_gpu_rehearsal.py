@@ -191,6 +191,37 @@ def test_the_search_for_settings_runs_whole(gpu: Project) -> None:
 
 TWINS = "NVIDIA Rehearsal GPU/NVIDIA Rehearsal GPU"
 
+
+@RARE
+def test_several_gpus_that_share_the_load_are_told_from_one_that_starves(gpu: Project) -> None:
+    """By what nvidia-smi plays; the load is real, and none of it may fail."""
+    share = [str(gpu.path / ".venv/bin/python"), "-m", "benchmark.several_gpus"]
+
+    def asked() -> tuple[int, str]:
+        done = subprocess.run(
+            [*share, "--minutes", "0.3"],
+            cwd=gpu.path,
+            env=gpu.environment(REHEARSAL_GPUS=TWINS),
+            capture_output=True,
+            text=True,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    gpu.made("down")
+    gpu.made("up", REHEARSAL_GPUS=TWINS)
+    try:
+        code, output = asked()
+        assert code == 0 and "no request failed; busy: GPU 0 90%, GPU 1 90%" in output, output
+        run("docker", "exec", f"{gpu.compose_project}-server-1", "touch", "/tmp/gpu-1-idle")
+        code, output = asked()
+        assert code == 1 and "GPU 1 starves: it was busy for 0% of the time" in output, output
+    finally:
+        gpu.made("down")
+        gpu.made("up")
+    alone = subprocess.run(share, cwd=gpu.path, env=gpu.environment(), capture_output=True)
+    assert alone.returncode == 0 and b"one GPU serves" in alone.stdout
+
+
 UNTRAINED = dict.fromkeys(("PLACES", "CASCADE", "DETECTION", "SEGMENTATION"), "random")
 # What stand-ins cannot confirm: cupy and GPU memory take a driver, and untrained networks of these
 # two are refused in half precision.
