@@ -21,6 +21,7 @@ from bundle_door.access.key_file import BadKeys
 from bundle_door.door import DoorError, Settings, serve
 from bundle_door.front.envoy import Traces
 from bundle_door.limits import MEGABYTE, Limits
+from bundle_door.served import is_one_of_several
 from bundle_door.settings import SETTINGS, Setting, read_several
 from bundle_door.watching.captures import CERTIFICATE, FOLDER, Captures
 from bundle_serving.process import guard
@@ -75,6 +76,7 @@ def settings(options: argparse.Namespace) -> Settings:
         options.door_processes,
         options.keep,
         captures(options),
+        is_one_of_several(),
     )
 
 

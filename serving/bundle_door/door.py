@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from bundle_door.access.charges import Charges
 from bundle_door.access.keys import Keys
 from bundle_door.access.keys import metrics as metrics_of
 from bundle_door.answers import Answer, Refused
-from bundle_door.charges import Charges
 from bundle_door.counts import Counts
 from bundle_door.documents import documents
 from bundle_door.front import arrivals, envoy, envoy_lines, envoy_process
@@ -31,6 +31,7 @@ from bundle_door.paths.page_data import PageData
 from bundle_door.paths.plain import PlainQuestions
 from bundle_door.paths.routes import (
     Route,
+    of_candidates,
     of_documents,
     of_drift,
     of_keys,
@@ -105,6 +106,8 @@ class Settings:
     # Which requests are kept, and where, if anywhere.
     keep: Keep = NOTHING
     captures: Captures | None = None
+    # Whether it is one of several servers, of which some may have a candidate.
+    has_others: bool = False
 
     @property
     def own_id(self) -> str:
@@ -125,7 +128,7 @@ async def serve(settings: Settings) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with contextlib.AsyncExitStack() as stack:
         load = Load(settings.limits, settings.counts())
-        triton = Triton(settings.run_dir, settings.limits.answer_s, load.counts)
+        triton = triton_of(settings, load.counts)
         stack.push_async_callback(triton.close)
         observed = Observed(
             References(settings.state_folder or settings.run_dir, settings.repository)
@@ -142,7 +145,7 @@ async def serve(settings: Settings) -> None:
         reports = await steps.serve(folder / sockets.STEPS)
         stack.callback(reports.close)
         log = RequestLog(settings.log_format)
-        served = Served(triton, settings.repository)
+        served = Served(triton, settings.repository, folder if settings.has_others else None)
         keys = keys_of(settings)
         charges = Charges(keys, served) if keys else None
         capturing = capturing_of(settings, observed)
@@ -182,6 +185,7 @@ async def serve(settings: Settings) -> None:
                     settings.traces,
                     relayed.prepare(relay) if relay else None,
                     settings.processes,
+                    settings.has_others,
                 ),
                 settings.run_dir / "envoy.yaml",
                 folder,
@@ -261,6 +265,8 @@ def service_of(
     observed.drift.is_there = served.is_there
     routes += [*of_drift(observed, served.look), *of_totals(observed.totals)]
     routes += of_shadows(observed)
+    if settings.has_others:
+        routes += of_candidates(folder, served, settings.limits)
     routes += PageData(settings.run_dir, served, observed, load, settings.limits).routes()
     routes += capturing.routes() if capturing else []
 
@@ -298,6 +304,11 @@ def build_service(
         keys=settings.exposure.api_keys is not None,
         own_id=settings.own_id,
     )
+
+
+def triton_of(settings: Settings, counts: Counts) -> Triton:
+    key = settings.admin_key if settings.exposure.api_keys else None
+    return Triton(settings.run_dir, settings.limits.answer_s, counts, key or "")
 
 
 def capturing_of(settings: Settings, observed: Observer) -> Capturing | None:

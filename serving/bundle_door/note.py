@@ -72,6 +72,11 @@ def address_of(headers: Mapping[str, str]) -> str:
     return headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
 
 
+def first_address_of(headers: Mapping[str, str]) -> str:
+    """Of a client behind others, as these say, or it says itself."""
+    return headers.get("x-forwarded-for", "").partition(",")[0].strip()
+
+
 def note_of(headers: Mapping[str, str], keys: bool, own_id: str = "") -> Note:
     """Without keys anyone could call himself anything."""
     checked = headers.get(CHECK_HEADER, "")

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from bundle_door.note import Note, is_sampled
 from bundle_serving.process.traces import TRACEPARENT
 
+# To Envoy (config/others.yaml): which server is meant.
+TO = "x-to"
+
 
 @dataclass(slots=True)
 class Request:
@@ -25,6 +28,8 @@ class Request:
     note: Note = field(default_factory=lambda: Note(""))
     # A name that is in the query more than once, if any is; `query` has the last one.
     twice: str = ""
+    # Another server that is to answer it, as host:port of its gRPC.
+    to: str = ""
 
     @property
     def is_own(self) -> bool:
@@ -38,9 +43,9 @@ class Request:
 
     @property
     def onwards(self) -> dict[str, str]:
-        """What Triton is to be handed as it came."""
-        given = self.headers.get(TRACEPARENT, "")
-        return {TRACEPARENT: given} if self.note.trace and is_sampled(given) else {}
+        """What Triton is to be handed as it came; and which one, if it is not the one here."""
+        given, to = self.headers.get(TRACEPARENT, ""), {TO: self.to} if self.to else {}
+        return {TRACEPARENT: given, **to} if self.note.trace and is_sampled(given) else to
 
     @property
     def size(self) -> int:

@@ -7,14 +7,16 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from bundle_door import elsewhere
 from bundle_door.answers import Refused
+from bundle_door.elsewhere import Elsewhere
 from bundle_door.triton import DATA_TYPES, Triton
 from bundle_serving.health import EXAMPLE, TAKES
 from bundle_serving.process.main_pipeline import find_main
@@ -25,7 +27,7 @@ CANDIDATE = "_candidate"
 # In the repository: what happened to each pipeline's versions (scripts/repository/history.py).
 HISTORY = "history.json"
 MANIFEST = "manifest.json"
-# What several servers are told: in their copies the history is an earlier one, on S3 unread.
+# What one of several servers is told: in their copies the history is an earlier one, on S3 unread.
 TOLD = "LIVE_VERSIONS"
 # Of a pipeline's classes, those that are named.
 FIRST_CLASSES = 6
@@ -54,11 +56,17 @@ class Candidate(msgspec.Struct, frozen=True):
     share: float
     # And copies of how many, unseen.
     shadow: float = 0.0
+    # Where it runs on servers of its own, there under the name of its pipeline.
+    servers: tuple[str, ...] = ()
 
 
 class Served:
-    def __init__(self, triton: Triton, repository: Path | None) -> None:
+    def __init__(
+        self, triton: Triton, repository: Path | None, elsewhere: Path | None = None
+    ) -> None:
+        """`elsewhere` is the folder with the note of candidates on other servers."""
         self._triton = triton
+        self._elsewhere = elsewhere
         self._repository = repository
         self._asked = 0.0
         self._asking: asyncio.Task[Any] | None = None
@@ -87,15 +95,30 @@ class Served:
             if not self._is_due():
                 return
             self._asked = time.monotonic()
-            self._known = await self._ask()
+            known, others = await self._ask(), self._read_elsewhere()
+            self._known = [each for it in known for each in (it, *describe_others(it, others))]
             self._versions = {each["model"]: each["version"] for each in self._known}
             self.candidates = {
                 each["of"]: Candidate(
                     each["model"], each["version"], each["share"] or 0.0, each["shadow"] or 0.0
                 )
-                for each in self._known
+                for each in known
                 if each["candidate"] and (each["share"] or each["shadow"])
-            }
+            } | {of: candidate_of(told) for of, told in others.items() if told.share}
+
+    def find_elsewhere(self, model: str) -> tuple[str, Candidate] | None:
+        """The pipeline of a candidate that is named and runs on other servers: as of now, for it
+        may have come just before."""
+        if not model.endswith(CANDIDATE):
+            return None
+        of = model.removesuffix(CANDIDATE)
+        told = self._read_elsewhere().get(of)
+        return (of, candidate_of(told)) if told else None
+
+    def _read_elsewhere(self) -> dict[str, Elsewhere]:
+        if self._elsewhere is None:
+            return {}
+        return {told.model: told for told in elsewhere.read(self._elsewhere)}
 
     def refresh(self) -> None:
         """Soon, in the background: no request waits for what it is called in metrics."""
@@ -112,6 +135,10 @@ class Served:
         """So that what is gone is not told; a server that starts tells nothing."""
         with suppress(Refused):
             await self._renew()
+
+    async def look_anew(self) -> None:
+        self._asked = 0.0
+        await self.look()
 
     def is_there(self, step: tuple[str, str]) -> bool:
         """Whether that version of a model is still loaded."""
@@ -243,6 +270,23 @@ class Served:
             return None
 
 
+def candidate_of(told: Elsewhere) -> Candidate:
+    name = f"{told.model}{CANDIDATE}"
+    return Candidate(name, told.version, told.share, servers=tuple(told.servers))
+
+
+def describe_others(
+    pipeline: dict[str, Any], others: Mapping[str, Elsewhere]
+) -> list[dict[str, Any]]:
+    """The candidate that a pipeline has on other servers, as far as it is known here."""
+    told = others.get(pipeline["model"])
+    if told is None:
+        return []
+    name, share = candidate_of(told).model, told.share
+    of_it = {"model": name, "version": told.version, "share": share, "candidate": True}
+    return [{**pipeline, **of_it, "steps": {}}]
+
+
 def kind_of(config: Any) -> str | None:
     """What a pipeline is asked with; None of what is no pipeline."""
     if TAKES in config.parameters:
@@ -263,6 +307,10 @@ def kind_of(config: Any) -> str | None:
     if datatype == "FP32" and tuple(tensor.dims) == (-1, -1, -1):
         return PIXELS
     return TEXT if datatype == "STRING" else None
+
+
+def is_one_of_several() -> bool:
+    return bool(os.environ.get(TOLD))
 
 
 def live_version(pipeline: str, events: list[dict[str, Any]]) -> str | None:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import grpc
 
+from bundle_door.access.charges import Charges
 from bundle_door.access.keys import Keys
 from bundle_door.answers import Answer, Refused
-from bundle_door.charges import Charges
 from bundle_door.front import asked
 from bundle_door.front.arrivals import NUMBER
 from bundle_door.limits import AHEAD_S, LATE_S, SLOWEST, Limits, busy

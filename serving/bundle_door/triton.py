@@ -14,6 +14,7 @@ import grpc
 
 from bundle_door.answers import RETRY_SOON, Refused
 from bundle_door.counts import Counts
+from bundle_door.requests import TO
 from bundle_door.wire.calls import CallFailed, Calls, Disconnected
 from bundle_door.wire.http2 import Pairs
 from bundle_door.wire.inference import Asked, Signature
@@ -79,11 +80,16 @@ class Away(Refused):
 class Triton:
     """Calls Triton's gRPC service; every error becomes a `Refused`."""
 
-    def __init__(self, run_dir: Path, timeout: float, counts: Counts | None = None) -> None:
-        socket = sockets.folder(run_dir) / sockets.GRPC
+    def __init__(
+        self, run_dir: Path, timeout: float, counts: Counts | None = None, key: str = ""
+    ) -> None:
+        """`key` lets it in at other servers' doors."""
+        folder = sockets.folder(run_dir)
+        socket = folder / sockets.GRPC
         # For streams; all else goes the cheaper way.
         self.channel = grpc.aio.insecure_channel(f"unix:{socket}", options=OPTIONS)
-        self._calls = Calls(socket)
+        self._calls, self._others = Calls(socket), Calls(folder / sockets.OTHERS)
+        self._key = (("authorization", f"Bearer {key}"),) if key else ()
         self._timeout = timeout
         self._signatures: dict[tuple[str, str], tuple[float, Signature]] = {}
         self._asking: dict[tuple[str, str], asyncio.Task[Signature]] = {}
@@ -92,6 +98,7 @@ class Triton:
 
     async def close(self) -> None:
         self._calls.close()
+        self._others.close()
         await self.channel.close()
 
     async def infer(
@@ -109,7 +116,7 @@ class Triton:
                 try:
                     return await self._call("ModelInfer", asked.pieces, metadata, left)
                 except Refused as refused:
-                    if OF_SEVERAL in str(refused):
+                    if OF_SEVERAL in str(refused) and TO not in onwards:
                         return await self._infer_several(b"".join(asked.pieces), metadata)
                     pause = next(pauses)
                     is_late = time.monotonic() + pause >= overdue
@@ -117,15 +124,15 @@ class Triton:
                         raise
                     await asyncio.sleep(pause)
 
+        waits = waits and TO not in onwards
         return await (self._patiently(model, infer) if waits else infer(self._timeout))
 
     async def infer_message(self, message: bytes, onwards: Mapping[str, str] = NOTHING) -> bytes:
         """What came over gRPC, as it came; a `CallFailed` has Triton's own code. It is asked once:
         Envoy asks again."""
+        calls, metadata = self._find_way(tuple(onwards.items()))
         try:
-            return await self._calls.call(
-                f"{SERVICE}ModelInfer", [message], self._timeout, tuple(onwards.items())
-            )
+            return await calls.call(f"{SERVICE}ModelInfer", [message], self._timeout, metadata)
         except Disconnected as gone:
             raise CallFailed(gone.code, ON_ITS_WAY) from None
 
@@ -229,6 +236,12 @@ class Triton:
         self._signatures[model, version] = time.monotonic(), signature
         return signature
 
+    def _find_way(self, metadata: Pairs) -> tuple[Calls, Pairs]:
+        """To Triton; or, through Envoy, to the door of another server."""
+        if any(name == TO for name, _ in metadata):
+            return self._others, (*metadata, *self._key)
+        return self._calls, metadata
+
     async def _call(
         self,
         method: str,
@@ -237,8 +250,9 @@ class Triton:
         seconds: float,
     ) -> Any:
         """Takes the serialised request, so that a picture is not copied into a message first."""
+        calls, metadata = self._find_way(metadata)
         try:
-            answer = await self._calls.call(SERVICE + method, request, seconds, metadata)
+            answer = await calls.call(SERVICE + method, request, seconds, metadata)
         except Disconnected as gone:
             raise Away(gone.sent) from None
         except CallFailed as failed:

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 import asyncio
 
-from bundle_door.door import Settings, build_service, capturing_of, keep_pages, tidy
+from bundle_door.door import (
+    Settings,
+    build_service,
+    capturing_of,
+    keep_pages,
+    tidy,
+    triton_of,
+)
 from bundle_door.front import envoy_process
 from bundle_door.limits import Load
 from bundle_door.paths.api import Api
@@ -16,7 +23,6 @@ from bundle_door.paths.plain import PlainQuestions
 from bundle_door.paths.routes import of_inference, of_plain_questions
 from bundle_door.paths.shadowing import Shadowing
 from bundle_door.served import Served
-from bundle_door.triton import Triton
 from bundle_door.watching.request_log import RequestLog
 from bundle_door.watching.steps import Report, Steps
 from bundle_door.watching.told import Teller
@@ -33,8 +39,8 @@ async def serve(settings: Settings, number: int) -> None:
     keep_pages()
     folder = sockets.folder(settings.run_dir)
     load = Load(settings.limits, settings.counts(number))
-    triton = Triton(settings.run_dir, settings.limits.answer_s, load.counts)
-    served = Served(triton, settings.repository)
+    triton = triton_of(settings, load.counts)
+    served = Served(triton, settings.repository, folder if settings.has_others else None)
     teller = Teller(folder / sockets.TOLD)
     charged = teller if settings.exposure.api_keys else None
     steps = Steps(leave_to_the_first, number)

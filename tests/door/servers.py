@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bundle_serving.process import sockets
@@ -48,6 +48,8 @@ class Asked:
     admin_key: str = KEY
     # Of the API keys, where they want one.
     key_file: Path = Path("api.keys")
+    # Sent with each request.
+    headers: dict[str, str] = field(default_factory=dict)
 
     def roots(self) -> list[int]:
         """The processes that started all others; the door comes first."""
@@ -74,7 +76,7 @@ class Asked:
     ) -> tuple[int, dict[str, str], bytes]:
         used = connection or self.connection()
         with contextlib.closing(used):
-            used.request(method, path, body, headers or {})
+            used.request(method, path, body, self.headers | (headers or {}))
             response = used.getresponse()
             named = {name.lower(): value for name, value in response.getheaders()}
             return response.status, named, response.read()

@@ -21,6 +21,7 @@ from bundle_door import documents
 from bundle_door.front import arrivals, asked, methods
 from bundle_door.limits import LATE_S, Limits
 from bundle_door.note import ANSWERED_BY, CLIENT_HEADER, REQUEST_ID
+from bundle_door.requests import TO
 from bundle_door.triton import MOST_WAITING, OF_AN_UNKNOWN_MODEL, ON_ITS_WAY, PASSES
 from bundle_serving.address import BALANCED, BALANCER_HEADER, PEM_END, SERVER_HEADER
 from bundle_serving.process import sockets
@@ -68,9 +69,11 @@ def build_door(
     traces: Traces | None = None,
     relay: Path | None = None,
     processes: int = 1,
+    has_others: bool = False,
 ) -> Config:
     """`coming` is the keeper's note, and `relay` the folder in which it also listens for what a
-    relay hands on. Of the HTTP service there are so many `processes`, as of Envoy's threads."""
+    relay hands on. Of the HTTP service there are so many `processes`, as of Envoy's threads. With
+    `has_others`, it hands on to other servers' doors what candidates there are to answer."""
     room = arrivals.Room(processes, folder / sockets.ROOM)
     has_keys = exposure.api_keys is not None
     hosts = "|".join([OWN_HOSTS, *map(re.escape, exposure.hosts)])
@@ -85,6 +88,8 @@ def build_door(
         traces=traces,
         relay=relay and str(relay),
         processes=processes,
+        has_others=has_others,
+        digest=compute_digest(exposure),
         own_hosts=rf"({hosts})(:\d+)?",
         open_paths=list_open_paths(),
         arriving=arrivals.program(at_door=True, has_keys=has_keys, room=room),
@@ -114,7 +119,7 @@ def build_balancer(
         limits=limits,
         exposure=exposure,
         name=name,
-        digest=compute_fingerprint(exposure.certificate) if exposure.certificate else None,
+        digest=compute_digest(exposure),
         relay=None,
         processes=1,
         arriving=arrivals.program(at_door=False),
@@ -129,7 +134,9 @@ def build_relay(ports: Ports, serving: Path, folder: Path, most: int) -> Config:
 
 def fill(file: str, folder: Path, **values: Any) -> Config:
     """As Envoy reads it; `folder` has the sockets."""
-    at = {name: str(folder / getattr(sockets, name)) for name in ("ENVOY_ADMIN", "LEAVING")}
+    at = {
+        name: str(folder / getattr(sockets, name)) for name in ("ENVOY_ADMIN", "LEAVING", "OTHERS")
+    }
     text = load_templates().get_template(file).render(sockets=at, **values)
     made: Config = yaml.load(text, Loader=yaml.CSafeLoader)
     made.pop("shared", None)
@@ -163,6 +170,7 @@ def load_templates() -> Environment:
         "REQUEST_ID": REQUEST_ID,
         "TRACEPARENT": TRACEPARENT,
         "SERVICE": SERVICE,
+        "TO": TO,
         "CLIENT_HEADER": CLIENT_HEADER,
         "GRPC_HEADER": GRPC_HEADER,
         "SERVER_HEADER": SERVER_HEADER,
@@ -208,6 +216,11 @@ def write_before_triton(coming: Path, is_traced: bool) -> str:
     }
     head = [f"local {name} = {json.dumps(value)}" for name, value in values.items()]
     return "\n".join([*head, Path(__file__).with_name("before_triton.lua").read_text()])
+
+
+def compute_digest(exposure: Exposure) -> str | None:
+    """Of the certificate that all servers show."""
+    return compute_fingerprint(exposure.certificate) if exposure.certificate else None
 
 
 def compute_fingerprint(certificate: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from dataclasses import replace
 from zlib import crc32
 
 from bundle_door.answers import Answer
-from bundle_door.note import ANSWERED_BY, Note, address_of, new_id
+from bundle_door.note import ANSWERED_BY, Note, first_address_of, new_id
 from bundle_door.paths.measured import Observer
 from bundle_door.paths.routes import Handler, Route
 from bundle_door.paths.shadowing import Gone, Shadowing, ask_candidate, is_good
@@ -61,6 +62,8 @@ class Sharing:
 
     async def __call__(self, request: Request, named: Mapping[str, str]) -> Answer:
         model = named["model"] or request.query.get("model", self._asks)
+        if found := self._served.find_elsewhere(model):
+            return await self._ask_elsewhere(*found, request, named)
         candidate = self._served.candidates.get(model)
         if candidate is None:
             return await self._handler(request, named)
@@ -100,6 +103,15 @@ class Sharing:
         copy.note = Note(new_id(), is_own=True)
         self._shadowing.offer(candidate, lambda: self._handler(copy, path), answer, took, request)
 
+    async def _ask_elsewhere(
+        self, model: str, candidate: Candidate, request: Request, named: Mapping[str, str]
+    ) -> Answer:
+        """By its own name, as where it runs beside the live version."""
+        by_name = replace(request, query={**request.query, "model": model})
+        asked, path = ask_instead(candidate, by_name, {**named, "model": named["model"] and model})
+        request.note.answered_by = candidate.model
+        return await self._handler(asked, path)
+
     async def _ask_live(self, model: str, request: Request, named: Mapping[str, str]) -> Answer:
         began = time.monotonic()
         answer = await self._handler(request, named)
@@ -127,15 +139,18 @@ def ask_instead(
     candidate: Candidate, request: Request, named: Mapping[str, str]
 ) -> tuple[Request, Mapping[str, str]]:
     """The same question to the candidate."""
+    if candidate.servers:
+        return replace(request, to=random.choice(candidate.servers)), named
     if named["model"]:
         return replace(request), {**named, "model": candidate.model}
     return replace(request, query={**request.query, "model": candidate.model}), named
 
 
 def is_chosen(request: Request, candidate: Candidate) -> bool:
-    """Always the same for a session, else a key, else an address; for another version, others."""
+    """Always the same for a session, else a key, else an address: behind a proxy or a balancer, the
+    one that it names. For another version, others."""
     headers = request.headers
-    who = headers.get(SESSION_ID) or request.note.client or address_of(headers)
+    who = headers.get(SESSION_ID) or request.note.client or first_address_of(headers)
     return draw(f"{candidate.model} {candidate.version} {who}") < candidate.share
 
 

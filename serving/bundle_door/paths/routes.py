@@ -5,16 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from bundle_door import elsewhere
 from bundle_door.access.keys import Keys
 from bundle_door.answers import Answer, Refused, as_json
+from bundle_door.elsewhere import Elsewhere
 from bundle_door.front.arrivals import TOLD
-from bundle_door.limits import MOST_NAME
+from bundle_door.limits import MOST_NAME, Limits
 from bundle_door.paths.api import Api
 from bundle_door.paths.plain import SENTIMENT, PlainQuestions
 from bundle_door.requests import Request
+from bundle_door.served import Served
 from bundle_door.streams import Streams
 from bundle_door.watching.observed import Observed
+from bundle_door.wire.parsing import parse
 from bundle_serving.address import BALANCED
 from bundle_serving.process.main_pipeline import find_main
 
@@ -114,6 +119,16 @@ def of_shadows(observed: Observed) -> list[Route]:
         return await read(request, named)
 
     return [for_the_admin("/v2/shadows", GET=read, POST=begin)]
+
+
+def of_candidates(folder: Path, served: Served, limits: Limits) -> list[Route]:
+    async def tell(request: Request, named: Mapping[str, str]) -> Answer:
+        told = parse(request.body, Elsewhere, "the request's JSON", limits)
+        elsewhere.note(folder, told)
+        await served.look_anew()
+        return as_json({})
+
+    return [for_the_admin("/v2/candidates", POST=tell)]
 
 
 def of_documents(documents: Mapping[str, Answer]) -> list[Route]:

@@ -17,6 +17,8 @@ METRICS = "metrics"
 HTTP = "http"
 STREAMS = "streams"
 ENVOY_ADMIN = "envoy-admin"
+# To other servers' doors, by way of Envoy.
+OTHERS = "others"
 # What the Python steps tell the door, and the variable that names the socket to them.
 STEPS, STEPS_VARIABLE = "steps", "BUNDLE_STEP_REPORTS"
 # What the further processes of the HTTP service tell the first one, of which each has its own HTTP
