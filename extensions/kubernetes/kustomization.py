@@ -21,6 +21,7 @@ from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY, is_loopbac
 from bundle_serving.process.traces import ENDPOINT, Collector
 from extensions.kubernetes import pod_copies
 from extensions.kubernetes import settings as own
+from extensions.kubernetes.pods import SERVICE
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
@@ -36,7 +37,6 @@ SOURCE = ROOT / "deploy" / "kubernetes"
 TARGET = ROOT / "build" / "kubernetes"
 
 FLAVOUR = "kubernetes"
-SERVICE = "triton-bundle"
 CONTAINER = "/spec/template/spec/containers/0"
 # What the steps of compose.yaml take from the environment.
 BUILT_WITH = (

@@ -5,7 +5,10 @@ from __future__ import annotations
 from extensions.kubernetes.kubectl import Object
 from scripts.stacks.many_servers import Task
 
-SELECTOR = "app.kubernetes.io/name=triton-bundle"
+NAME = "app.kubernetes.io/name"
+# The pods that the Service asks; and those of a canary too, which only they ask.
+SERVICE, CANARY = "triton-bundle", "triton-bundle-canary"
+SELECTOR, EVERY = f"{NAME}={SERVICE}", f"{NAME} in ({SERVICE}, {CANARY})"
 FINGERPRINT = "triton-bundle/fingerprint"
 # A pod that waits for one of these does not come by itself.
 HOPELESS = (
@@ -27,7 +30,13 @@ def read_task(pod: Object) -> Task:
         "" if ready else explain(pod),
         about["name"],
         ready,
+        find_beside(status.get("podIP", "")),
     )
+
+
+def find_beside(address: str) -> str:
+    host = f"[{address}]" if ":" in address else address
+    return f"{host}:8001" if address else ""
 
 
 def is_ending(pod: Object) -> bool:

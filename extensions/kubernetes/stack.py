@@ -22,11 +22,10 @@ import yaml
 
 from bundle_serving.address import Address
 from bundle_serving.process.server_log import first_error
-from extensions.kubernetes import claim, kustomization, pods, preflight, room, where
+from extensions.kubernetes import canary, claim, kustomization, pods, preflight, room, where
 from extensions.kubernetes import settings as own
 from extensions.kubernetes.kubectl import Kubectl, Object, find_context
-from extensions.kubernetes.kustomization import SERVICE
-from extensions.kubernetes.pods import FINGERPRINT, SELECTOR
+from extensions.kubernetes.pods import CANARY, EVERY, FINGERPRINT, SERVICE
 from extensions.kubernetes.relay import HOST, HTTP
 from scripts.base import console, files, ports
 from scripts.base.errors import UserError
@@ -150,6 +149,7 @@ class KubernetesStack(ManyServers):
         self._require_relay()
 
     def replace_each(self, wanted: State) -> Iterator[Task]:
+        self._end_canary()
         objects, came = self._place(self._render(wanted)), set[str]()
         while len(came) < (self.replicas or 1):
             fresh = [task for task in self.find_serving(wanted.fingerprint) if task.id not in came]
@@ -162,11 +162,18 @@ class KubernetesStack(ManyServers):
 
     def try_out(self, wanted: State, count: int) -> None:
         objects = self._place(self._render(wanted))
-        self._apply(_hold(objects, surge=count, unavailable=0))
+        self._kubectl.apply(canary.make(objects, count))
         self.wait_for_more(wanted.fingerprint, set(), count)
+
+    def _end_canary(self) -> None:
+        """If there is one; its pods end before its name goes."""
+        words = ("--ignore-not-found", "--cascade=foreground")
+        self._kubectl.run("delete", "deployment", CANARY, *words)
+        self._kubectl.run("delete", "networkpolicy", CANARY, canary.ASKED, "--ignore-not-found")
 
     def go_back(self, known: State, out_first: bool = False) -> None:
         objects = _require_deployed(known)
+        self._end_canary()
         others = [task for task in self.servers() if task.fingerprint != known.fingerprint]
         some_stay = any(
             task.fingerprint == known.fingerprint for task in self.servers() if task.runs
@@ -254,7 +261,7 @@ class KubernetesStack(ManyServers):
         return sorted(found, key=lambda task: (task.node, task.name))
 
     def _pods(self) -> list[Object]:
-        return self._kubectl.list("pods", f"--selector={SELECTOR}")
+        return self._kubectl.list("pods", f"--selector={EVERY}")
 
     @property
     def replicas(self) -> int | None:
@@ -323,7 +330,7 @@ class KubernetesStack(ManyServers):
         show_tasks("cluster", found, problems)
 
     def log_process(self, follow: bool) -> subprocess.Popen[str]:
-        words = ["logs", f"--selector={SELECTOR}", "--container=server", "--prefix", "--tail=-1"]
+        words = ["logs", f"--selector={EVERY}", "--container=server", "--prefix", "--tail=-1"]
         words += ["--max-log-requests=100", *(["--follow"] if follow else [])]
         return subprocess.Popen(
             self._kubectl.command(*words),
@@ -336,11 +343,13 @@ class KubernetesStack(ManyServers):
     def stop(self) -> bool:
         """What is on the claim stays."""
         self._end_relay()
+        if self.there():
+            self._end_canary()
         objects = [each for each in _read_deployed() if each["kind"] not in KEPT]
         if objects:
             given = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
             self._kubectl.run("delete", "--ignore-not-found", "--filename=-", given=given)
-            every = f"--selector={SELECTOR}"
+            every = f"--selector={EVERY}"
             self._kubectl.run("wait", "--for=delete", "--timeout=90s", "pods", every)
         shutil.rmtree(FOLDER, ignore_errors=True)
         state.forget()

@@ -234,8 +234,6 @@ class SwarmStack(ManyServers):
         return list(found)
 
     def try_out(self, wanted: State, count: int) -> None:
-        """So many servers besides; the others stay, and what is noted too. The first that does not
-        start ends it."""
         new = self._prepare_stack(wanted)
         self._deploy(stack_file.with_canary(json.loads(DEPLOYED.read_text()), new, count))
         with console.waiting("starting the canary") as waiting:
@@ -558,14 +556,15 @@ def _task(service: str, found: dict[str, Any], node: str) -> Task:
         status.get("Err", ""),
         _address(found),
         status["State"] == "running",
+        _address(found, 8001),
     )
 
 
-def _address(task: dict[str, Any]) -> str:
+def _address(task: dict[str, Any], port: int = 8000) -> str:
     """In the network of the stack, which is its only one."""
     attached = task.get("NetworksAttachments") or [{}]
     found = [each.partition("/")[0] for each in attached[0].get("Addresses") or ()]
-    return f"{found[0]}:8000" if found else ""
+    return f"{found[0]}:{port}" if found else ""
 
 
 def _fingerprint(task: dict[str, Any]) -> str:

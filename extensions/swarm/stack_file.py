@@ -20,7 +20,7 @@ from scripts.rollout.proofs import find_numbers, list_versions
 Service = dict[str, Any]
 
 SERVER, CANARY, BALANCER = "server", "canary", "balancer"
-# What servers and canaries are called alike, and Docker's name for all of their addresses.
+# What servers are called, and Docker's name for all of their addresses.
 ALIAS = "servers"
 SERVERS = f"tasks.{ALIAS}"
 
@@ -144,10 +144,11 @@ def _set_deploy(stack: dict[str, Any], deploy: dict[str, Any]) -> dict[str, Any]
 
 
 def with_canary(stack: dict[str, Any], new: dict[str, Any], count: int) -> dict[str, Any]:
-    """So many servers of the new stack beside those of the other; the balancers do not tell them
-    apart."""
+    """So many servers of the new stack beside those of the other, to which no balancer sends
+    requests."""
     server = new["services"][SERVER]
-    canary = server | {"deploy": server["deploy"] | {"replicas": count}}
+    deploy = server["deploy"] | {"replicas": count}
+    canary = server | {"deploy": deploy, "networks": {"default": {}}}
     return stack | {
         "services": stack["services"] | {CANARY: canary},
         **{kind: new[kind] | stack[kind] for kind in ("secrets", "configs")},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import urllib.request
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -32,7 +33,7 @@ def read_counts(address: Address, pipeline: str, version: int | None = None) -> 
 class Clients:
     """Those of a canary's requests that the candidate should have answered."""
 
-    address: Address
+    find_addresses: Callable[[], Sequence[Address]]  # of the live servers
     pipeline: str
     candidate: str
     version: int
@@ -48,10 +49,14 @@ class Clients:
         if self._objection is None and time.monotonic() > self.looked + LOOK_S:
             seen = self._read()
             failed = max(0, seen.failed - self._before.failed)
-            live = read_counts(self.address, self.pipeline)
+            live = self._sum(self.pipeline)
             self._objection = Seen(max(seen.asked, failed), failed).objection(live)
             self.looked = time.monotonic()
         return self._objection
 
     def _read(self) -> Seen:
-        return read_counts(self.address, self.candidate, self.version)
+        return self._sum(self.candidate, self.version)
+
+    def _sum(self, pipeline: str, version: int | None = None) -> Seen:
+        found = (read_counts(each, pipeline, version) for each in self.find_addresses())
+        return sum(found, Seen(0, 0))

@@ -20,6 +20,9 @@ from scripts.repository.shared import Shared
 from scripts.rollout.counts import read_counts
 from scripts.rollout.verdict import Seen
 from scripts.server.layouts import fingerprint, lay_out, layout
+from scripts.server.recover import candidate_of
+from scripts.server.served import brings_up
+from scripts.server.triton import triton_api
 from scripts.stacks import state
 from scripts.stacks.many_servers import ManyServers
 from scripts.stacks.state import State
@@ -37,12 +40,47 @@ class Fleet:
     shared: Shared
 
     def start_beside(self, percent: float) -> None:
-        """Starts servers with the new version, this share as many as there are and at least one;
-        they take their part of all requests."""
+        """Starts servers with the new version, this share as many as there are and at least one,
+        which nobody asks but the others: `tell_of_candidate`."""
         self._lay_out(self.new)
         count = max(1, round(percent / 100 * (self.stack.replicas or 1)))
         self.stack.try_out(self._switch_back(), count)
-        self._wait_until_seen(self.servers[self.new.number])
+
+    @property
+    def candidate(self) -> str:
+        return candidate_of(self.new.pipeline)
+
+    def tell_of_candidate(self, percent: float, seconds: float) -> None:
+        """Each live server sends it this share of its clients' requests, for so long."""
+        new = self.stack.find_serving(self._switch_back().fingerprint)
+        told = {
+            "model": self.new.pipeline.ensemble,
+            "version": str(self.new.number),
+            "servers": [task.beside for task in new],
+            "share": percent,
+            "seconds": seconds,
+        }
+        self._tell(told)
+
+    def end_candidate(self) -> None:
+        told = {"model": self.new.pipeline.ensemble, "version": str(self.new.number)}
+        with suppress(UserError):
+            self._tell(told)
+
+    def _tell(self, told: dict[str, Any]) -> None:
+        for address in self.find_live():
+            try:
+                triton_api.post(address, "/candidates", told)
+            except triton_api.Missing:
+                raise UserError(
+                    "the servers are of a bundle before, which shares no requests",
+                    f"replace them first: {brings_up(self.new.pipeline)}",
+                ) from None
+            except UserError:  # one that ends; another one comes, and is told the next time
+                continue
+
+    def find_live(self) -> list[Address]:
+        return self.find_addresses(self.servers[self.old.number])
 
     @property
     def servers(self) -> dict[int, list[str]]:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from bundle_serving.address import Address
 from bundle_serving.infer import Answer
 from scripts.base import console
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
+from scripts.rollout.counts import Clients
 from scripts.rollout.fleet import Fleet
 from scripts.rollout.labelled import Contest
 from scripts.rollout.rollout import (
@@ -29,6 +31,12 @@ from scripts.rollout.rollout import (
 from scripts.rollout.stream import Stream
 from scripts.rollout.verdict import Agreement, Figures, Seen
 from scripts.server.evaluating import One
+
+# So long what servers are told of a candidate holds: if this command is killed, no client asks it
+# any more after that.
+HOLDS_S = 15.0
+# And while labelled data is asked, when none does.
+LABELLED_S = 600
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,8 @@ class FleetSwitch:
         came, after = set[str](), before
         for server in self.fleet.replace_each():
             if not came:
-                self._judge_labelled(labelled, server)
+                there = self.fleet.find_addresses([server])[0]
+                self._judge_labelled(labelled, new.pipeline.ensemble, there)
             came.add(server)
             others = self.fleet.servers[old.number]
             # Beside the others it is compared with them; at the end, with what was before.
@@ -100,33 +109,54 @@ class FleetSwitch:
     def back(self, failing: bool = False) -> None:
         self.fleet.back(failing)
 
-    def _judge_labelled(self, live: list[One[Any]] | None, server: str) -> None:
+    def _judge_labelled(
+        self, live: list[One[Any]] | None, model: str, only: Address | None = None
+    ) -> None:
         if self.contest and live:
-            model = self.new.pipeline.ensemble
-            compare_labelled(
-                self.contest,
-                live,
-                self.running,
-                self.new,
-                model,
-                self.fleet.find_addresses([server])[0],
-            )
+            compare_labelled(self.contest, live, self.running, self.new, model, only)
 
     def _try_out(self, stream: Stream, canary: float, labelled: list[One[Any]] | None) -> None:
-        """Some servers with the new version, which are compared with the others."""
+        """Some servers with the new version, which the others send this share of their clients'
+        requests, and ours."""
         seconds, new = self.running.settings.watch_seconds, self.fleet.new
         self.fleet.start_beside(canary)
-        servers = self.fleet.servers
-        self._judge_labelled(labelled, servers[new.number][0])
-        stream.servers = {each: self.fleet.find_addresses(of) for each, of in servers.items()}
-        stream.share = canary / 100
-        stream.candidate = (new.pipeline.ensemble, new.number)
-        count, every = len(servers[new.number]), sum(map(len, servers.values()))
-        what = f"version {new.number} on {count} of {every} servers"
-        judge(stream, what, new.number, seconds * CANARY_TIMES, self.running.settings.max_p99_ratio)
-        stream.candidate, stream.servers, stream.share = None, {}, 0
-        if self.fleet.servers[new.number] != servers[new.number]:
+        servers = self.fleet.servers[new.number]
+        try:
+            self.fleet.tell_of_candidate(0, LABELLED_S)
+            self._judge_labelled(labelled, self.fleet.candidate)
+            clients = CanarysClients(self.fleet, canary)
+            stream.candidate, stream.share = (self.fleet.candidate, new.number), canary / 100
+            what = f"version {new.number} on {len(servers)} of its own, {canary:g}% of the requests"
+            judge(
+                stream,
+                what,
+                new.number,
+                seconds * CANARY_TIMES,
+                self.running.settings.max_p99_ratio,
+                clients_objection=clients.find_objection,
+            )
+        finally:
+            stream.candidate, stream.share = None, 0
+            self.fleet.end_candidate()
+        if self.fleet.servers[new.number] != servers:
             raise Refused(new.number, "one of its servers ended")
+
+
+class CanarysClients:
+    """Those of the live servers, who are told of the candidate as long as it is watched."""
+
+    def __init__(self, fleet: Fleet, percent: float) -> None:
+        self._fleet, self._percent = fleet, percent
+        self._live, self._told = fleet.find_live(), -HOLDS_S
+        new, live = fleet.new, lambda: self._live
+        self._counted = Clients(live, new.pipeline.ensemble, fleet.candidate, new.number)
+
+    def find_objection(self) -> str | None:
+        if time.monotonic() > self._told + HOLDS_S / 3:
+            self._live = self._fleet.find_live()
+            self._fleet.tell_of_candidate(self._percent, HOLDS_S)
+            self._told = time.monotonic()
+        return self._counted.find_objection()
 
 
 def _clients_objection(

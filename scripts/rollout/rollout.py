@@ -227,7 +227,8 @@ class InPlace(Switch):
         stream.candidate, stream.share = (self.candidate, new), (canary or 50) / 100
         seconds_beside = seconds * CANARY_TIMES if canary else seconds
         share = f"{100 * stream.share:g}% of the requests"
-        clients = Clients(self.running.server.http, self.pipeline, self.candidate, new)
+        here = [self.running.server.http]
+        clients = Clients(lambda: here, self.pipeline, self.candidate, new)
         mark = stream.mark()
         judge(
             stream,

@@ -41,6 +41,8 @@ class Task:
     address: str
     # Whether it is asked.
     runs: bool
+    # Where other servers ask it, over gRPC.
+    beside: str = ""
 
 
 @dataclass(frozen=True)
@@ -110,8 +112,8 @@ class ManyServers(DockerStack):
 
     @abstractmethod
     def try_out(self, wanted: State, count: int) -> None:
-        """So many servers besides; the others stay, and what is noted too. The first that does not
-        start ends it."""
+        """So many servers besides, which none but the others ask; these stay, and what is noted
+        too. The first that does not start ends it."""
 
     @abstractmethod
     def go_back(self, known: State, out_first: bool = False) -> None:

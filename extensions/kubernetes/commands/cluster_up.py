@@ -13,7 +13,8 @@ from bundle_serving.process.exposure import is_loopback
 from extensions.kubernetes import settings as own
 from extensions.kubernetes import where
 from extensions.kubernetes.kubectl import find_context
-from extensions.kubernetes.kustomization import FLAVOUR, SERVICE
+from extensions.kubernetes.kustomization import FLAVOUR
+from extensions.kubernetes.pods import SERVICE
 from scripts.server.own import own_main
 from scripts.settings.settings import Settings
 

@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from bundle_client import __version__
-from extensions.kubernetes.kustomization import SERVICE, SOURCE
+from extensions.kubernetes.kustomization import SOURCE
+from extensions.kubernetes.pods import SERVICE
 from extensions.kubernetes.tests import cluster as control_plane
 from extensions.kubernetes.tests.cluster import Cluster
 from tests.plugin import require_docker

@@ -25,7 +25,7 @@ import yaml
 from benchmark.rollouts import Load, clients
 from bundle_client import Client, ClientError, __version__
 from extensions.kubernetes import pods
-from extensions.kubernetes.kustomization import SERVICE
+from extensions.kubernetes.pods import SERVICE
 from extensions.kubernetes.preflight import CLAIM
 from extensions.kubernetes.tests import keda, metrics, nodes
 from extensions.kubernetes.tests.cluster import Program, running

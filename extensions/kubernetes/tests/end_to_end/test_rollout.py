@@ -6,15 +6,18 @@ clients ask through the Service: is a request lost, and does a bad version get a
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -22,14 +25,15 @@ import pytest
 from benchmark.rollouts import Load, clients
 from bundle_client import __version__
 from extensions.kubernetes import pods
-from extensions.kubernetes.kustomization import SERVICE
+from extensions.kubernetes.pods import SERVICE
 from extensions.kubernetes.preflight import CLAIM
 from extensions.kubernetes.tests import nodes
 from extensions.kubernetes.tests.cluster import Cluster, kubeconfig
 from extensions.kubernetes.tests.nodes import Nodes
 from tests.networks import draw_network
 from tests.plugin import require_docker
-from tests.project import Project, error_lines, free_ports, wait_until
+from tests.project import Project, error_lines, free_ports, picture, wait_until
+from tests.sessions import asked_by_sessions, list_chosen
 from tests.surroundings import aws_roles
 from tests.surroundings.aws_roles import BUCKET, GET, LIST, REGION, STS
 
@@ -101,10 +105,9 @@ class Rolled:
     @contextmanager
     def load(self) -> Iterator[Load]:
         """Through the Service, over HTTP and gRPC, until the block ends."""
-        address = self.kubectl("get", "service", SERVICE, "--output=jsonpath={.spec.clusterIP}")
         with clients(
-            f"https://{address}:8000",
-            f"grpcs://{address}:8001",
+            f"https://{self.service}:8000",
+            f"grpcs://{self.service}:8001",
             CLIENTS,
             pause=0.02,
             api_key=self.project.admin_key,
@@ -113,6 +116,16 @@ class Rolled:
         ) as load:
             wait_until(lambda: load.answered > 20, "answers before")
             yield load
+
+    def connect(self) -> http.client.HTTPSConnection:
+        """Through the Service, to any pod."""
+        trusted = ssl.create_default_context(cafile=str(self.project.path / "build/tls/cert.pem"))
+        trusted.check_hostname = False
+        return http.client.HTTPSConnection(self.service, 8000, timeout=60, context=trusted)
+
+    @cached_property
+    def service(self) -> str:
+        return self.kubectl("get", "service", SERVICE, "--output=jsonpath={.spec.clusterIP}")
 
     def review(self, token: str) -> str:
         """Whose it is, for AWS; "" if it is none."""
@@ -287,6 +300,20 @@ def count_answered(rolled: Rolled) -> int:
     lines = map(json.loads, rolled.project.made("status", "JSON=1").splitlines())
     (row,) = (each for each in lines if str(each.get("model")).endswith(", main"))
     return int(row["answered"])
+
+
+def test_a_canary_gets_its_share_of_every_clients_requests(rolled: Rolled) -> None:
+    new = publish(rolled, MAX_MEGAPIXELS="41")
+    settings = {"CANARY": "20", "WATCH_SECONDS": "2", "MAX_P99_RATIO": "100"}
+    key = {"authorization": f"Bearer {rolled.project.admin_key}"}
+    with rolled.asked(), asked_by_sessions([rolled.connect], key, picture()) as sessions:
+        told = rolled.project.made("rollout", **settings)
+    assert f"version {new} is live; 0 of " in told
+    assert f"version {new} on 1 of its own, 20% of the requests" in told
+    assert sessions.list_met(new) == list_chosen("birds_candidate", new, 20)
+    print(f"\n{sessions.count(new):,} answers of the candidate to sessions")
+    assert "canary" not in rolled.list_applied()
+    rolled.project.made("rollback")
 
 
 def test_a_rollout_and_a_rollback_cost_no_request(rolled: Rolled) -> None:

@@ -19,7 +19,7 @@ import yaml
 
 from bundle_client import __version__
 from bundle_door.access import key_file
-from extensions.kubernetes import kustomization
+from extensions.kubernetes import canary, kustomization
 from extensions.kubernetes.kustomization import BUILT_WITH, SOURCE, quantity
 from extensions.kubernetes.pod_copies import MARK
 from scripts.base.errors import UserError
@@ -390,6 +390,24 @@ def test_what_was_pushed_from_here_is_named_exactly(
     )
     assert engine == container["image"]
     assert export == f"{REGISTRY}/triton-bundle-export:{__version__}", "it was not pushed"
+
+
+def test_a_canarys_pods_are_asked_by_the_others_alone(target: Path, tmp_path: Path) -> None:
+    kustomization.write(Settings.load({}, tmp_path / ".env"), REGISTRY)
+    objects = built(target)
+    made = canary.make(objects, 2)
+    for each in made:
+        kubernetes_validate.validate(each, "{}.{}".format(*NEWEST[-1]), strict=True)
+    deployment, live = one(made, "Deployment")["spec"], one(objects, "Deployment")["spec"]
+    labels = deployment["template"]["metadata"]["labels"]
+    assert deployment["replicas"] == 2 and labels == deployment["selector"]["matchLabels"]
+    assert deployment["template"]["spec"] == live["template"]["spec"]
+    assert labels != one(objects, "Service")["spec"]["selector"] == live["selector"]["matchLabels"]
+    before = one(objects, "NetworkPolicy")["spec"]
+    own, asked = (each["spec"] for each in made if each["kind"] == "NetworkPolicy")
+    assert own == before | {"podSelector": {"matchLabels": labels}}
+    assert asked["podSelector"] == before["podSelector"]
+    assert asked["egress"][0]["to"] == [{"podSelector": {"matchLabels": labels}}]
 
 
 def test_pods_reach_the_collector_of_traces(target: Path) -> None:

@@ -39,6 +39,7 @@ from scripts.base import files
 from tests.networks import tiny
 from tests.plugin import require_docker
 from tests.project import Project, error_lines, free_ports, picture, run, wait_until
+from tests.sessions import asked_by_sessions, list_chosen
 
 pytestmark = pytest.mark.rare
 
@@ -345,13 +346,17 @@ def test_a_rollout_replaces_each_and_costs_no_request(swarm: Swarm) -> None:
     assert refused.returncode == 0, "nothing to roll out yet"
     swarm.made("scale", "REPLICAS=2")
     swarm.made("publish", MAX_MEGAPIXELS="40")
-    settings = {"CANARY": "10", "WATCH_SECONDS": "1", "MAX_P99_RATIO": "100"}
-    with swarm.asked() as load:
+    settings = {"CANARY": "20", "WATCH_SECONDS": "2", "MAX_P99_RATIO": "100"}
+    key = {"authorization": f"Bearer {swarm.project.admin_key}"}
+    at_each_node = [partial(swarm.connection, node) for node in range(2)]
+    with swarm.asked() as load, asked_by_sessions(at_each_node, key, PHOTO) as sessions:
         told = swarm.made("rollout", MAX_MEGAPIXELS="40", **settings)
     assert "version 2 is live; 0 of " in told
+    assert sessions.list_met("2") == list_chosen(f"{PIPELINE}_candidate", "2", 20)
+    print(f"\n{sessions.count('2'):,} answers of the candidate to sessions")
     print(f"\n{told.splitlines()[-1]}; {load.answered:,} requests of {CLIENTS} clients")
     assert "version 2 live (rollout)" in swarm.made("history")
-    assert "version 2 on 1 of 3 servers" in told
+    assert "version 2 on 1 of its own, 20% of the requests" in told
     assert len(swarm.running()) == 2, "as many as before"
     assert "canary" not in swarm.made("status")
     for kind in ("secret", "config"):

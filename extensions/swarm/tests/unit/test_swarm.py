@@ -146,6 +146,17 @@ def test_servers_are_replaced_one_at_a_time_on_demand(server: Service, given: Gi
     assert made == stack_file.make_stack_file(server, given), "unchanged"
 
 
+def test_no_balancer_asks_a_canary(server: Service, given: Given) -> None:
+    live = stack_file.make_stack_file(server, given)
+    new = stack_file.make_stack_file(server | {"labels": {"fingerprint": "another"}}, given)
+    made = stack_file.with_canary(live, new, 2)["services"]
+    assert made.pop("canary") == new["services"]["server"] | {
+        "networks": {"default": {}},
+        "deploy": new["services"]["server"]["deploy"] | {"replicas": 2},
+    }
+    assert made == live["services"] and made["server"]["networks"]["default"]["aliases"]
+
+
 def test_s3_comes_without_a_folder(server: Service, given: Given) -> None:
     there = "s3://bucket/models/live-swarm/abc"
     made = stack_file.make_stack_file(server, Given(**{**vars(given), "models": there}))[
