@@ -37,6 +37,7 @@ from scripts.rollout.preflight import (
 from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Switch
 from scripts.rollout.verdict import (
+    ENOUGH,
     FEW,
     Agreement,
     Figures,
@@ -62,6 +63,8 @@ MOST_LOOKS = 4
 # Few requests are no objection on a slow machine, but the waiting ends after so many times the
 # watch, and not before so many seconds.
 MOST_WATCHES, PATIENCE_S = 20, 60
+# So many times the watch goes on for rare faults.
+MORE_WATCHES = 3
 
 
 @dataclass(frozen=True)
@@ -248,6 +251,7 @@ class InPlace(Switch):
         stream.serves, stream.candidate = new, None
         switched = time.monotonic() - began
         after = judge(stream, f"version {new} live, on trial", new, seconds, max_p99_ratio, usual)
+        ask_enough(stream, new, MORE_WATCHES * seconds)
         with stream.resting():
             self.settle()
         took = f"loaded in {loaded:.1f} s, switched in {switched:.2f} s"
@@ -351,6 +355,20 @@ def judge(
     if reason:
         raise Refused(new, reason, remedy, fails=bool(of_new.failed))
     return of_new
+
+
+def ask_enough(stream: Stream, new: int, most_s: float) -> None:
+    """Until a rare fault of the new version, which is live, would have been met; on a slow machine
+    fewer requests must do."""
+
+    def is_enough() -> bool:
+        answers = [answer for answer in stream.all() if answer.version == new]
+        return len(answers) >= ENOUGH or any(answer.gist is None for answer in answers)
+
+    what = f"version {new} live, until {ENOUGH} requests of ours have asked it"
+    more = watch(stream, most_s, what, is_enough)
+    if more.failed:
+        raise Refused(new, f"{more.failed} of {more.asked:,} requests failed", fails=True)
 
 
 class Refused(UserError):

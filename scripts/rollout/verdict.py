@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import ceil, isfinite, log
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from scripts.rollout.stream import Answer
 
 # With fewer answers, p99 means nothing.
 FEW = 50
+# After so many, a fault in one request of RARE has been met with this certainty.
+RARE = 50
+ENOUGH = ceil(log(1 - CERTAINTY) / log(1 - 1 / RARE))
 # A few milliseconds more do no harm, even if that is many times as much.
 SLACK_MS = 20
 
