@@ -411,8 +411,10 @@ def test_a_slow_version_ends_as_a_canary(swarm: Swarm) -> None:
     with swarm.asked():
         refused = swarm.make("rollout", "CANARY=30", WATCH_SECONDS="1")
     (error,) = error_lines(refused.stderr)
-    assert "MAX_P99_RATIO=2 allows" in error
-    assert re.search(r"version \d rejected \(rollout\): p99", swarm.made("history"))
+    # Or it lets clients wait so long that the live version answers them.
+    why = re.search(r"p99 .* MAX_P99_RATIO=2 allows|\d+ of \d+ requests of clients failed", error)
+    assert why, error
+    assert f"rejected (rollout): {why[0][:9]}" in swarm.made("history")
     assert {*swarm.running()} == {*tasks}, "none of the others was replaced"
     assert "canary" not in swarm.made("status")
 
