@@ -18,7 +18,7 @@ import docker
 from bundle_serving.process.guard import GRPC_HEADER, HEADER
 from scripts.measuring.perf_analyzer import has_libb64
 from tests.end_to_end.building.test_readme import blocks
-from tests.plugin import everywhere
+from tests.plugin import ON_A_GPU, everywhere
 from tests.project import ROOT, Project, error_lines, picture, words_shown_while
 
 PIPELINE = "ensemble_python_resnet50"
@@ -177,7 +177,7 @@ def test_no_file_has_the_key_but_its_own(served: Project, key: str) -> None:
     assert found == wanted
 
 
-@pytest.mark.parametrize("served", ["cpu"], indirect=True)
+@pytest.mark.parametrize("served", ["cpu", ON_A_GPU], indirect=True)
 def test_docker_tells_nobody_the_key(served: Project, key: str) -> None:
     engine = docker.from_env()
     (container,) = engine.containers.list(ignore_removed=True, filters={"label": served.labels()})

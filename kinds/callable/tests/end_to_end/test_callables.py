@@ -22,7 +22,8 @@ from pytriton.client import DecoupledModelClient, ModelClient
 
 from bundle_serving import infer
 from bundle_serving.infer import Answer
-from tests.project import Project, error_lines, wait_until
+from tests.plugin import ON_A_GPU
+from tests.project import Project, error_lines, run, wait_until
 from tests.wheels import write_wheel
 
 # Two in one file, the second with an instance for each device; what they refuse, and what breaks
@@ -292,11 +293,11 @@ def test_from_the_template_to_an_answer(served: Project, own: Path) -> None:
     assert not list(served.path.glob("own/*/mine*")) and not list(served.path.glob("build/*/mine*"))
 
 
-locally = pytest.mark.parametrize("served", ["local"], indirect=True)
+on_a_gpu_too = pytest.mark.parametrize("served", ["local", ON_A_GPU], indirect=True)
 
 
 @pytest.mark.long
-@locally
+@on_a_gpu_too
 def test_several_of_one_file_and_their_instances(served: Project, two: Path) -> None:
     assert asked(served, "added", left=[0, 6], right=[3, 4]) == {"sum": [3, 10]}
     seen: dict[bytes, int] = {}
@@ -308,7 +309,7 @@ def test_several_of_one_file_and_their_instances(served: Project, two: Path) -> 
     assert seen.keys() == {b"cuda", b"cpu"} and len(set(seen.values())) == 2
 
 
-@locally
+@on_a_gpu_too
 def test_what_fails_says_so_in_one_line_and_fails_nobody_else(served: Project, two: Path) -> None:
     assert "added: ValueError: one is too few" in refusal(
         served, "added", left=[1, 1], right=[1, 1]
@@ -335,7 +336,7 @@ def test_what_fails_says_so_in_one_line_and_fails_nobody_else(served: Project, t
 
 
 @pytest.mark.long
-@locally
+@on_a_gpu_too
 def test_a_decoupled_one_has_as_many_answers_as_it_likes(served: Project, own: Path) -> None:
     """Each by itself in a stream over gRPC; over HTTP all together."""
     (own / "words.py").write_text(WORDS)
@@ -369,23 +370,30 @@ def streamed(project: Project, text: str, headers: dict[str, str] | None) -> lis
         return [answers.get(timeout=60) for _ in range(2)]
 
 
-@locally
+@on_a_gpu_too
 def test_what_dies_comes_back(served: Project, two: Path) -> None:
     began = served.server_began()
     process = asked(served, "who", text=["a"])["process"][0]
-    os.kill(process, signal.SIGKILL)
+    kill(served, process)
     for _ in range(4):
         assert asked(served, "who", text=["a"])["process"][0] != process
     refused = refusal(served, "added", left=[4, 1], right=[1, 1])
     assert "added: PyTritonUnrecoverableError: four broke it" in refused
     assert asked(served, "added", left=[0, 1], right=[1, 1]) == {"sum": [1, 2]}
-    log = served.path / "build" / "run" / "server.log"
     restored = [f"{model}: it lacked a process" for model in ("who_function", "added_function")]
-    wait_until(lambda: all(line in log.read_text() for line in restored), "the keeper's lines")
+    wait_until(lambda: all(line in served.made("logs") for line in restored), "the keeper's lines")
     assert served.server_began() == began
 
 
-@locally
+def kill(project: Project, process: int) -> None:
+    """By the number that it has for itself."""
+    if project.settings["FLAVOUR"] == "local":
+        os.kill(process, signal.SIGKILL)
+    else:
+        run("docker", "exec", project.container(), "sh", "-c", f"kill -9 {process}")
+
+
+@pytest.mark.parametrize("served", ["local"], indirect=True)  # NVIDIA's image takes no packages
 def test_it_imports_what_is_installed_for_it_alone(served: Project, own: Path) -> None:
     write_wheel(own / "wheels", "robins", "1.0", "def sing(text):\n    return text[::-1]\n")
     (own / "requirements.txt").write_text("--no-index\n--find-links wheels\nrobins==1.0\n")
@@ -400,7 +408,7 @@ def test_it_imports_what_is_installed_for_it_alone(served: Project, own: Path) -
 
 
 @pytest.mark.rare
-@locally
+@on_a_gpu_too
 def test_a_version_is_tried_published_and_rolled_out(served: Project, two: Path) -> None:
     two.write_text(TWO.replace("[left + right]", "[left - right]"))
     assert "published: added version 2" in served.made("publish", MODEL="added")
@@ -421,7 +429,7 @@ def test_a_version_is_tried_published_and_rolled_out(served: Project, two: Path)
     assert len(list((served.path / "build" / "versions" / "added").glob("[0-9]*"))) == 2
 
 
-@locally
+@on_a_gpu_too
 def test_what_cannot_be_served_leaves_nothing_behind(served: Project, own: Path) -> None:
     file, recipes = own / "two.py", served.path / "own" / "recipes"
     for text, reason in {
@@ -443,7 +451,7 @@ def test_what_cannot_be_served_leaves_nothing_behind(served: Project, own: Path)
     assert "added" not in served.made("models")
 
 
-@locally
+@on_a_gpu_too
 def test_a_program_for_pytriton_answers_its_clients_as_its_functions_do(
     served: Project, own: Path
 ) -> None:
