@@ -193,7 +193,7 @@ ROWS = (
     Row(
         "Several GPUs share minutes of load",
         "shared load",
-        r"every GPU computed to the end, and no request failed",
+        r"every GPU computed to the end",
         r"one GPU serves",
     ),
     Row("A killed server comes back under load", "harm", r"a process was killed: server", UNSEEN),
