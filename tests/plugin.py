@@ -102,6 +102,11 @@ LONGEST_FIRST = (
 )
 
 
+# What a kind or an extension does with a server is tried where that is touched, and each week; its
+# unit tests always.
+OF_A_SLICE = re.compile(r"(kinds|extensions)/\w+/tests/end_to_end/")
+
+
 def group(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     name = file.rpartition("/")[2]
@@ -121,7 +126,11 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return "\nfrom pytriton" in collection_path.read_text() or None
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if OF_A_SLICE.match(item.nodeid):
+            item.add_marker(pytest.mark.long)
     places = {name: place for place, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: places.get(group(item.nodeid), len(places)))
 

@@ -15,7 +15,7 @@ BUILDING, KEEPING, MEASURING, OWN, SERVING = (
 # A file or folder -> the long tests of what it does, besides those of the folder above.
 RULES: dict[str, tuple[str, ...]] = {
     "benchmark/": (f"{MEASURING}comparison.py", f"{KEEPING}soak.py", f"{KEEPING}torture.py"),
-    "client/": ("extensions/similar/tests",),
+    "client/": ("extensions/similar/tests", "kinds/"),
     "compose": (f"{BUILDING}compose.py", f"{KEEPING}handover.py"),
     "compose.gpu.yaml": (f"{SERVING}gpu_rehearsal.py",),
     "compose.s3.yaml": ("extensions/s3/tests",),
@@ -23,8 +23,8 @@ RULES: dict[str, tuple[str, ...]] = {
     "docker/": (f"{BUILDING}compose.py", f"{SERVING}gpu_rehearsal.py"),
     "docs/": (),
     "extensions/": (),
-    "kinds/": (f"{SERVING}kinds.py",),
-    "model_repository/": (f"{SERVING}kinds.py", f"{SERVING}one_step.py"),
+    "kinds/": (f"{SERVING}kinds.py", f"{SERVING}together.py"),
+    "model_repository/": (*(f"{SERVING}{each}.py" for each in ("kinds", "one_step", "together")),),
     "requirements/": (
         f"{BUILDING}compose.py",
         f"{BUILDING}readme.py",
@@ -35,7 +35,7 @@ RULES: dict[str, tuple[str, ...]] = {
     "scripts/evaluation/": (f"{MEASURING}eval.py",),
     "scripts/measuring/": (f"{MEASURING}bench.py", f"{MEASURING}comparison.py"),
     "scripts/recipes/": (
-        *(f"{SERVING}kinds.py", f"{OWN}add_model.py", f"{OWN}own_main.py"),
+        *(f"{SERVING}kinds.py", f"{OWN}add_model.py", f"{OWN}own_main.py", "kinds/"),
         f"{SERVING}starving.py",
     ),
     "scripts/repository/": (f"{KEEPING}rollout.py", f"{OWN}own_models.py", f"{OWN}add_model.py"),
@@ -46,6 +46,7 @@ RULES: dict[str, tuple[str, ...]] = {
     ),
     "scripts/server/": (
         *(f"{KEEPING}handover.py", f"{MEASURING}drift.py", f"{OWN}own_models.py"),
+        *("extensions/upkeep/tests", f"{KEEPING}lifecycle.py"),
         *(f"{OWN}add_model.py", f"{OWN}own_main.py"),
     ),
     "scripts/stacks/": (
@@ -54,15 +55,21 @@ RULES: dict[str, tuple[str, ...]] = {
     ),
     "scripts/intake/": ("tests/foreign",),
     "scripts/artefacts/": ("tests/pytorch", "tests/tensorrt"),
-    "scripts/steps/": ("tests/foreign", "tests/pytorch", "tests/tensorrt"),
+    "scripts/steps/": ("kinds/", "tests/foreign", "tests/pytorch", "tests/tensorrt"),
     "scripts/tuning/": (f"{MEASURING}bench.py",),
-    "serving/bundle_door/": ("tests/door", f"{KEEPING}soak.py", f"{KEEPING}torture.py"),
+    "serving/bundle_door/": (
+        *("tests/door", "extensions/capture/tests", "extensions/similar/tests"),
+        *(f"{KEEPING}soak.py", f"{KEEPING}torture.py", f"{SERVING}together.py"),
+    ),
     "serving/bundle_keeper/": (
         "tests/door/test_keeper.py",
         f"{KEEPING}keeper.py",
         f"{KEEPING}handover.py",
     ),
-    "serving/bundle_serving/": (f"{KEEPING}keeper.py", f"{SERVING}one_step.py", "tests/pytorch"),
+    "serving/bundle_serving/": (
+        *(f"{KEEPING}keeper.py", f"{SERVING}one_step.py", f"{SERVING}together.py"),
+        *("kinds/", "tests/pytorch"),
+    ),
     "tests/": (),
     "tests/door/": ("tests/door",),
     "tests/rehearsal/": ("tests/tensorrt", f"{SERVING}gpu_rehearsal.py"),

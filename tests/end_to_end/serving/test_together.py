@@ -36,6 +36,8 @@ from tests.project import Project, picture
 # Of each pipeline.
 LOOKS = 30
 
+# The main pipeline always, and each other with its kind.
+KINDS = [pytest.param(name, marks=pytest.mark.long) for name in find_served()]
 PHOTOS = ("mug.jpg", "car.jpg", "vulture.jpeg")
 
 
@@ -51,7 +53,7 @@ def ask(http: str, model: str, file: bytes, *outputs: str) -> list[Any]:
         client.close()
 
 
-@pytest.mark.parametrize("name", ["", *find_served()])
+@pytest.mark.parametrize("name", ["", *KINDS])
 def test_each_pipeline_proves_itself(
     served: Project, bring: Bring, name: str, tmp_path: Path
 ) -> None:
@@ -75,7 +77,7 @@ def otherwise(tensor: NDArray[Any]) -> NDArray[Any]:
     return np.char.add(b"9", tensor) if tensor.dtype.kind == "S" else tensor + 1
 
 
-@pytest.mark.parametrize("name", find_served())
+@pytest.mark.parametrize("name", KINDS)
 def test_each_pipeline_tells_where_the_time_went(served: Project, bring: Bring, name: str) -> None:
     """Whatever it is asked about; a plan has no span."""
     _, asked = find_served()[name].question(bring(name).path / "noise.jpg")
@@ -100,6 +102,7 @@ def answered(project: Project) -> list[str]:
     return re.findall(r"^ ?\w+(?:, .*)? +\d+ +\d+ +\d+ .*$", project.made("status"), re.MULTILINE)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("served", ["local"], indirect=True)
 def test_hours_in_which_only_the_keeper_asks_count_nothing(together: Project) -> None:
     """As often as it would in hours; and whoever else looks whether the server is well."""
@@ -126,6 +129,7 @@ def test_hours_in_which_only_the_keeper_asks_count_nothing(together: Project) ->
 
 
 @everywhere
+@pytest.mark.long
 def test_all_are_ready_and_answer_at_once(together: Project) -> None:
     """What a pipeline was made with once stays, without naming it again."""
     own = ("SENTIMENT", "PLACES", "CASCADE", "DETECTION", "SEGMENTATION", "SOUNDS")
@@ -154,6 +158,7 @@ def test_all_are_ready_and_answer_at_once(together: Project) -> None:
     )
 
 
+@pytest.mark.long
 def test_many_ask_the_cascade_at_once(together: Project, assets: Path) -> None:
     files = [(assets / "images" / "mug.jpg").read_bytes(), picture()] * 6
     with ThreadPoolExecutor(6) as pool:
@@ -197,6 +202,7 @@ def compared(together: Project, assets: Path) -> Compared:
 
 
 @everywhere
+@pytest.mark.long
 def test_pictures_are_answered_as_by_pytorch(compared: Compared) -> None:
     """In the precision that was proved on this machine, and decoded as by default."""
     bound = gate.for_the_ensemble(engine.BOUNDS["bf16"], len(PHOTOS)).difference
