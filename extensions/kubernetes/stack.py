@@ -343,10 +343,9 @@ class KubernetesStack(ManyServers):
     def stop(self) -> bool:
         """What is on the claim stays."""
         self._end_relay()
-        if self.there():
-            self._end_canary()
         objects = [each for each in _read_deployed() if each["kind"] not in KEPT]
         if objects:
+            self._end_canary()
             given = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
             self._kubectl.run("delete", "--ignore-not-found", "--filename=-", given=given)
             every = f"--selector={EVERY}"

@@ -313,7 +313,6 @@ def test_a_canary_gets_its_share_of_every_clients_requests(rolled: Rolled) -> No
     assert sessions.list_met(new) == list_chosen("birds_candidate", new, 20)
     print(f"\n{sessions.count(new):,} answers of the candidate to sessions")
     assert "canary" not in rolled.list_applied()
-    rolled.project.made("rollback")
 
 
 def test_a_rollout_and_a_rollback_cost_no_request(rolled: Rolled) -> None:
