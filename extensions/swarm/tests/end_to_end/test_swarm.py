@@ -213,6 +213,7 @@ def swarm(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Iterator[S
             yield made
             made.make("swarm-down")
     finally:
+        project.make("s3-down")
         project.make("clean", FLAVOUR="cpu")
 
 
