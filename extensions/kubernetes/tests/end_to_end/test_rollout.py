@@ -302,19 +302,6 @@ def count_answered(rolled: Rolled) -> int:
     return int(row["answered"])
 
 
-def test_a_canary_gets_its_share_of_every_clients_requests(rolled: Rolled) -> None:
-    new = publish(rolled, MAX_MEGAPIXELS="41")
-    settings = {"CANARY": "20", "WATCH_SECONDS": "2", "MAX_P99_RATIO": "100"}
-    key = {"authorization": f"Bearer {rolled.project.admin_key}"}
-    with rolled.asked(), asked_by_sessions([rolled.connect], key, picture()) as sessions:
-        told = rolled.project.made("rollout", **settings)
-    assert f"version {new} is live; 0 of " in told
-    assert f"version {new} on 1 of its own, 20% of the requests" in told
-    assert sessions.list_met(new) == list_chosen("birds_candidate", new, 20)
-    print(f"\n{sessions.count(new):,} answers of the candidate to sessions")
-    assert "canary" not in rolled.list_applied()
-
-
 def test_a_rollout_and_a_rollback_cost_no_request(rolled: Rolled) -> None:
     before = rolled.versions()
     new = publish(rolled, MAX_MEGAPIXELS="40")
@@ -411,6 +398,19 @@ def test_a_version_that_errs_later_goes_again(rolled: Rolled) -> None:
     assert len(load.faults) == seen and seen < load.answered / 20
     assert all("no such disk" in fault for fault in load.faults)
     assert rolled.versions() == before
+
+
+def test_a_canary_gets_its_share_of_every_clients_requests(rolled: Rolled) -> None:
+    new = publish(rolled, MAX_MEGAPIXELS="41")
+    settings = {"CANARY": "20", "WATCH_SECONDS": "2", "MAX_P99_RATIO": "100"}
+    key = {"authorization": f"Bearer {rolled.project.admin_key}"}
+    with rolled.asked(), asked_by_sessions([rolled.connect], key, picture()) as sessions:
+        told = rolled.project.made("rollout", **settings)
+    assert f"version {new} is live; 0 of " in told
+    assert f"version {new} on 1 of its own, 20% of the requests" in told
+    assert sessions.list_met(new) == list_chosen("birds_candidate", new, 20)
+    print(f"\n{sessions.count(new):,} answers of the candidate to sessions")
+    assert "canary" not in rolled.list_applied()
 
 
 def test_more_and_fewer_pods_cost_no_request(rolled: Rolled) -> None:
