@@ -318,7 +318,7 @@ def judge(
 ) -> Figures:
     """Compares it with the old version's requests at the same time, or else with earlier ones. A
     failure counts at once, a client's too; everything else only if it persists."""
-    mark, began, looks = stream.mark(), time.monotonic(), 0
+    mark, began, looks, is_short = stream.mark(), time.monotonic(), 0, False
 
     def compare() -> tuple[Figures, Figures]:
         answers = stream.answers_since(mark)
@@ -332,6 +332,8 @@ def judge(
         of_old, of_new = compare()
         if of_new.failed or clients_objection():
             return True
+        if is_short and not is_undecided(of_old, of_new, max_p99_ratio):
+            return True
         return is_certain(of_old, of_new, max_p99_ratio)
 
     while True:
@@ -340,7 +342,8 @@ def judge(
             raise Refused(new, reason, fails=True)
         late = time.monotonic() - began > max(MOST_WATCHES * seconds, PATIENCE_S)
         of_old, of_new = compare()
-        if is_undecided(of_old, of_new, max_p99_ratio):
+        is_short = is_undecided(of_old, of_new, max_p99_ratio)
+        if is_short:
             reason = f"only {of_new.asked} requests reached it; {FEW} are compared"
             remedy = f"{STAYS}; if the server is so busy, give it longer: raise WATCH_SECONDS"
             if late:
