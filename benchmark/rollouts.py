@@ -94,7 +94,7 @@ def compare_own_requests(rounds: int) -> int:
         loads = [measure_switch().loads_cpu_s for _ in range(2)]
     ways: dict[str, Callable[[], AbstractContextManager[None]]] = {
         "with long pauses": nullcontext,
-        "with a pause of 10 ms": without_a_rest,
+        "with a pause of 10 ms": ask_all_the_time,
     }
     # Each way with either version as the new one.
     for name in (*ways, *reversed(ways)) * rounds:
@@ -109,7 +109,7 @@ def compare_own_requests(rounds: int) -> int:
 
 
 @contextmanager
-def without_a_rest() -> Iterator[None]:
+def ask_all_the_time() -> Iterator[None]:
     """Rollouts whose stream asks all the time that it may."""
     with ExitStack() as stack:
         patches = (
@@ -151,7 +151,7 @@ def measure_switch() -> Switched:
     def count(step: str) -> Any:
         do = getattr(InPlace, step)
 
-        def counted(switch: InPlace, *given: Any) -> Any:
+        def do_and_count(switch: InPlace, *given: Any) -> Any:
             streams.extend(one for one in given if isinstance(one, Stream))
             began, before = time.monotonic(), sum_cpu_s(http)
             try:
@@ -159,7 +159,7 @@ def measure_switch() -> Switched:
             finally:
                 spent[step] = sum_cpu_s(http) - before - idle * (time.monotonic() - began)
 
-        return patch.object(InPlace, step, counted)
+        return patch.object(InPlace, step, do_and_count)
 
     with count("load_beside"), count("settle"), count("carry_out"):
         rollout.switch_to(other, "rollout", up, judge_labels=False)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts.base.paths import VENV
-from scripts.measuring import hidden_arguments
 from scripts.stacks.state import State
 
 if TYPE_CHECKING:
@@ -34,13 +33,17 @@ class Host:
         program: list[str],
         folder: Path | None = None,
         timeout: float | None = None,
-        stdin: str | None = None,
     ) -> Done:
         """With its output. It may read and write in the folder."""
         path = f"{VENV / 'bin'}:{os.environ.get('PATH', '')}"
         environment = os.environ | {"PATH": path}
         return subprocess.run(
-            program, env=environment, text=True, capture_output=True, timeout=timeout, input=stdin
+            program,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            capture_output=True,
+            timeout=timeout,
         )
 
 
@@ -62,7 +65,6 @@ class Sdk:
         program: list[str],
         folder: Path | None = None,
         timeout: float | None = None,
-        stdin: str | None = None,
     ) -> Done:
         """As on the host: the folder and the certificate are mounted under the same names, and the
         container runs as the calling user."""
@@ -70,9 +72,9 @@ class Sdk:
         if folder:  # without capabilities, even root can write only to its own files
             os.chown(folder, os.getuid(), os.getgid())
             options += ["--volume", f"{folder}:{folder}"]
-        for read in filter(None, (self.http.certificate, hidden_arguments.__file__)):
+        if read := self.http.certificate:
             options += ["--volume", f"{read}:{read}:ro"]
-        return self._stack.run_sdk(self._service, options, program, timeout, stdin)
+        return self._stack.run_sdk(self._service, options, program, timeout)
 
 
 Side = Host | Sdk

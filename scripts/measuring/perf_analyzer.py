@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 
 from bundle_serving import CACHE
 from bundle_serving.address import Address
-from bundle_serving.process.guard import GRPC_HEADER, HEADER
+from bundle_serving.process import guard
 from scripts import bootstrap
 from scripts.base.errors import UserError
 from scripts.base.paths import REQUIREMENTS, VENV
-from scripts.measuring import client_side, hidden_arguments
+from scripts.measuring import client_side
 from scripts.measuring.client_side import Sdk, Side
-from scripts.measuring.hidden_arguments import PLACE
 from scripts.measuring.photos import Inputs
 from scripts.measuring.workload import Configuration
 from scripts.settings.settings import Settings
@@ -43,11 +42,6 @@ CONTENT = ["--stability-percentage", "999", "--max-trials", str(WINDOWS)]
 
 # As many sequences at once as there are requests: each has one at a time.
 SEQUENCES = ["--sequence-length", "20"]
-
-# It reads the server's statistics around each window, which requires the admin key; it takes that
-# only as an argument.
-HIDING = ["python3", hidden_arguments.__file__]
-HEADERS = {"http": HEADER, "grpc": GRPC_HEADER}
 
 # The same pictures come again and again, and none is to be answered from memory.
 COMPUTED = {
@@ -117,8 +111,7 @@ class PerfAnalyzer:
             *("-m", configuration.target.model),
             *("-i", configuration.protocol),
             *("-u", _url(configuration.protocol, self.addresses_there.get(address, address))),
-            *("-H", f"{HEADERS[configuration.protocol]}:{PLACE}"),
-            *(("-H", f"authorization:Bearer {PLACE}") if address.api_key else ()),
+            *(_pass(seconds + LONGEST_EXTRA_S) if address.api_key else ()),
             *(_tls(configuration.protocol, address.certificate) if address.certificate else ()),
             *COMPUTED[configuration.protocol],
             *("-b", str(configuration.batch)),
@@ -130,9 +123,7 @@ class PerfAnalyzer:
             *("--verbose-csv", "-f", str(report)),
         ]
         try:
-            ran = self.side.run(
-                command, self.folder, seconds + LONGEST_EXTRA_S, stdin=admin_key.load()
-            )
+            ran = self.side.run(command, self.folder, seconds + LONGEST_EXTRA_S)
         except subprocess.TimeoutExpired:
             raise Failed("no answer in time") from None
         if ran.returncode or not report.exists():
@@ -155,6 +146,11 @@ def _url(protocol: str, address: Address) -> str:
     return address.url if protocol == "http" and address.certificate else str(address)
 
 
+def _pass(seconds: float) -> list[str]:
+    """Arguments are seen by everybody on this machine, so the key itself is not among them."""
+    return ["-H", f"authorization:Bearer {guard.make_pass(admin_key.load(), seconds)}"]
+
+
 def _tls(protocol: str, certificate: Path) -> list[str]:
     """Over gRPC it compares the certificate's name, and no option names another."""
     if protocol == "grpc":
@@ -168,7 +164,7 @@ def at_hand(server: State, folder: Path) -> PerfAnalyzer:
     if isinstance(side, Sdk):
         addresses = {server.http: side.http, server.grpc: side.grpc}
         version = f"from the sdk image {server.settings_at_start.triton_tag}"
-        analyzer = PerfAnalyzer(side, [*HIDING, IN_THE_SDK], version, folder, addresses)
+        analyzer = PerfAnalyzer(side, [IN_THE_SDK], version, folder, addresses)
     else:
         (version,) = re.findall(r"==([\d.]+)", (REQUIREMENTS / "perf_analyzer.txt").read_text())
         analyzer = PerfAnalyzer(side, _find_installed(), version, folder)
@@ -183,7 +179,7 @@ def _find_installed() -> list[str]:
     require_libb64()
     bootstrap.ensure("perf_analyzer")
     (cuda_runtime,) = VENV.glob("lib/python*/site-packages/nvidia/cuda_runtime/lib")
-    return ["env", f"LD_LIBRARY_PATH={cuda_runtime}", *HIDING, str(BINARY)]
+    return ["env", f"LD_LIBRARY_PATH={cuda_runtime}", str(BINARY)]
 
 
 def require(name: str) -> None:

@@ -68,7 +68,6 @@ class Compose:
         quiet: bool = False,
         progress: str = "quiet",
         timeout: float | None = None,
-        stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
         environment = self._environment(wanted)
         written = [*self._files]
@@ -87,7 +86,6 @@ class Compose:
             text=True,
             capture_output=quiet,
             timeout=timeout,
-            input=stdin,
         )
 
     def _environment(self, wanted: State | None) -> dict[str, str]:

@@ -107,7 +107,6 @@ class GpuStack(DockerStack):
         options: Sequence[str],
         program: Sequence[str],
         timeout: float | None = None,
-        stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
         name = f"{self.project}-sdk-{os.getpid()}"  # others may run at the same time
         try:
@@ -115,7 +114,6 @@ class GpuStack(DockerStack):
                 *("run", "--rm", "--no-deps", "--name", name, *options, service, *program),
                 quiet=True,
                 timeout=timeout,
-                stdin=stdin,
             )
         finally:
             self.compose.remove(service, name)  # Ctrl-C or the time limit ends only Compose

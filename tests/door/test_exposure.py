@@ -25,6 +25,7 @@ from bundle_door.access.keys import Bucket
 from bundle_door.front.methods import INFER
 from bundle_serving.address import BALANCED, BALANCER_HEADER
 from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY, Exposure
+from bundle_serving.process.guard import make_pass
 from bundle_serving.protocol.kserve import pb, stub
 from tests.door.rehearsed import ON_A_GPU, Rehearsed, opened
 from tests.door.servers import Asked, behind_the_door
@@ -102,9 +103,13 @@ def asked_over_grpc(triton: Any, call: str, headers: dict[str, str]) -> str:
 
 
 ANN, EVE, EVIL = authorized("key-of-ann"), authorized("key-of-eve"), {"Origin": "https://evil.org"}
-METADATA, LIVE, STATISTICS = "/v2", "/v2/health/live", "/v2/models/stats"
+METADATA, LIVE, LOGGING = "/v2", "/v2/health/live", "/v2/logging"
+STATISTICS = "/v2/models/stats"
 
 Call: TypeAlias = tuple[str, str, dict[str, str], int, str]
+
+
+OTHER = "the-key-of-another-server"
 
 
 def calls(admin_key: str) -> list[Call]:
@@ -120,10 +125,16 @@ def calls(admin_key: str) -> list[Call]:
         (METADATA, "ServerMetadata", authorized(admin_key), 200, "OK"),
         (METADATA, "ServerMetadata", {**ANN, **EVIL}, 403, "PERMISSION_DENIED"),
         (METADATA, "ServerMetadata", EVIL, 401, "UNAUTHENTICATED"),
-        (STATISTICS, "ModelStatistics", ANN, 403, "PERMISSION_DENIED"),
-        (STATISTICS, "ModelStatistics", admin, 401, "UNAUTHENTICATED"),
-        (STATISTICS, "ModelStatistics", ANN | admin, 200, "OK"),
-        ("/internal/authorize", "ModelStatistics", ANN, 404, "PERMISSION_DENIED"),
+        (STATISTICS, "ModelStatistics", {}, 401, "UNAUTHENTICATED"),
+        (STATISTICS, "ModelStatistics", ANN, 200, "OK"),
+        (STATISTICS, "ModelStatistics", authorized(make_pass(admin_key, 60)), 200, "OK"),
+        (METADATA, "ServerMetadata", authorized(make_pass(admin_key, -1)), 401, "UNAUTHENTICATED"),
+        (METADATA, "ServerMetadata", authorized(make_pass(OTHER, 60)), 401, "UNAUTHENTICATED"),
+        (LOGGING, "LogSettings", authorized(make_pass(admin_key, 60)), 403, "PERMISSION_DENIED"),
+        (LOGGING, "LogSettings", ANN, 403, "PERMISSION_DENIED"),
+        (LOGGING, "LogSettings", admin, 401, "UNAUTHENTICATED"),
+        (LOGGING, "LogSettings", ANN | admin, 200, "OK"),
+        ("/internal/authorize", "LogSettings", ANN, 404, "PERMISSION_DENIED"),
         ("/v2/repository/index", "RepositoryIndex", ANN, 405, "PERMISSION_DENIED"),
     ]
 

@@ -154,7 +154,7 @@ def test_head_is_get_without_a_body(server: Asked, path: str) -> None:
 
 def test_head_where_there_is_nothing_to_get(server: Asked) -> None:
     assert server.ask("HEAD", "/classify")[0] == 405
-    assert server.ask("HEAD", "/v2/models/stats")[0] == 403
+    assert server.ask("HEAD", "/v2/logging")[0] == 403
     assert server.ask("PUT", "/v2")[1]["allow"] == "GET, HEAD"
 
 

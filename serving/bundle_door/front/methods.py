@@ -8,13 +8,15 @@ STREAM = f"{TRITON}ModelStreamInfer"
 LOAD = f"{TRITON}RepositoryModelLoad"
 HEALTH_METHOD = "/grpc.health.v1.Health/Check"
 OPEN_METHODS = [
-    f"{TRITON}{name}" for name in ("ServerLive", "ServerReady", "ModelReady", "ServerMetadata")
-]
+    f"{TRITON}{name}" for name in (
+        "ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelStatistics",
+    )
+]  # fmt: skip
 # What is asked before a model is.
 ABOUT_A_MODEL = [f"{TRITON}{name}" for name in ("ModelMetadata", "ModelConfig")]
 ADMIN_METHODS = [
     f"{TRITON}{name}" for name in (
-        "ModelStatistics", "RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload",
+        "RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload",
         "SystemSharedMemoryStatus", "SystemSharedMemoryRegister", "SystemSharedMemoryUnregister",
         "CudaSharedMemoryStatus", "CudaSharedMemoryRegister", "CudaSharedMemoryUnregister",
         "TraceSetting", "LogSettings",

@@ -154,11 +154,11 @@ def of_triton(api: Api) -> list[Route]:
     return [
         *of_inference(api),
         open_to_all("/v2", GET=api.server),
-        for_the_admin("/v2/models/stats", GET=api.statistics),
+        open_to_all("/v2/models/stats", GET=api.statistics),
         open_to_all(VERSIONED, GET=api.model),
         open_to_all(VERSIONED + "/ready", GET=api.model_ready),
         open_to_all(VERSIONED + "/config", GET=api.config),
-        for_the_admin(VERSIONED + "/stats", GET=api.statistics),
+        open_to_all(VERSIONED + "/stats", GET=api.statistics),
         for_the_admin(MODEL + "/trace/setting", GET=api.trace, POST=api.trace),
         for_the_admin("/v2/trace/setting", GET=api.trace, POST=api.trace),
         for_the_admin("/v2/logging", GET=api.logging, POST=api.logging),

@@ -14,6 +14,8 @@ import pytest
 from benchmark.rollouts import clients
 from bundle_client import Client, KeyRefused, ServerUnreachable
 from bundle_client.server import Protocol
+from scripts.measuring.perf_analyzer import has_libb64
+from tests.measuring import words_shown_while_measuring
 from tests.plugin import FLAVOURS, require_docker
 from tests.project import Project, asked_meanwhile, error_lines, picture, run, wait_until
 from tests.stand_ins import rehearse
@@ -71,6 +73,10 @@ def test_tls_and_keys(project: Project) -> None:
     log = project.made("logs")
     assert not {ann, bob, project.admin_key} & {*log.split()}
     assert (project.path / "build" / "tls" / "key.pem").stat().st_mode & 0o007 == 0
+    if has_libb64():
+        words = words_shown_while_measuring(project)
+        assert not any(project.admin_key in word for word in words)
+        assert any(word.startswith("authorization:Bearer ") for word in words)
 
 
 @pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="no IPv6 here")
