@@ -20,7 +20,7 @@ from scripts.artefacts.drawn.drawings import many
 from scripts.base import files
 from scripts.settings import arguments, settings
 from scripts.stacks.engine import why_not_docker
-from tests import again
+from tests import again, touched
 from tests.pipelines import ask_by_command, find_served
 from tests.project import ASSETS, ROOT, Project, picture
 from tests.stand_ins import rehearse
@@ -102,11 +102,6 @@ LONGEST_FIRST = (
 )
 
 
-# What a kind or an extension does with a server is tried where that is touched, and each week; its
-# unit tests always.
-OF_A_SLICE = re.compile(r"(kinds|extensions)/\w+/tests/end_to_end/")
-
-
 def group(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     name = file.rpartition("/")[2]
@@ -129,7 +124,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if OF_A_SLICE.match(item.nodeid):
+        if touched.WHERE_TOUCHED.match(item.nodeid):
             item.add_marker(pytest.mark.long)
     places = {name: place for place, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: places.get(group(item.nodeid), len(places)))

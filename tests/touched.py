@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 
 from tests.project import ROOT
+
+# Long by their place are the tests of what most changes do not touch. The others show that what is
+# served answers rightly, over all its ways in, and lets in nothing else.
+WHERE_TOUCHED = re.compile(
+    r"""
+    (kinds|extensions)/\w+/tests/(end_to_end|frameworks|pytorch)/
+    | tests/(foreign|pytorch)/
+    | tests/end_to_end/(keeping|measuring|own)/
+    | tests/end_to_end/serving/test_(beyond_this_machine|logs|one_step|several_users|tensors)\.py
+    | tests/door/test_(arrivals|balancer|candidates|elsewhere|keeper|life|page|processes|relay)\.py
+    | tests/door/watching/test_(captures|traces)\.py
+    """,
+    re.VERBOSE,
+)
 
 BUILDING, KEEPING, MEASURING, OWN, SERVING = (
     f"tests/end_to_end/{each}/test_"
@@ -31,7 +46,7 @@ RULES: dict[str, tuple[str, ...]] = {
         "tests/foreign",
         "tests/pytorch",
     ),
-    "scripts/": (f"{KEEPING}lifecycle.py",),
+    "scripts/": (f"{KEEPING}lifecycle.py", f"{KEEPING}machine_refuses.py"),
     "scripts/evaluation/": (f"{MEASURING}eval.py",),
     "scripts/measuring/": (f"{MEASURING}bench.py", f"{MEASURING}comparison.py"),
     "scripts/recipes/": (
@@ -51,15 +66,17 @@ RULES: dict[str, tuple[str, ...]] = {
     ),
     "scripts/stacks/": (
         *(f"{BUILDING}compose.py", f"{KEEPING}handover.py", "extensions/swarm/tests"),
-        f"{SERVING}gpu_rehearsal.py",
+        *(f"{SERVING}{each}.py" for each in ("beyond_this_machine", "gpu_rehearsal")),
+        f"{SERVING}several_users.py",
     ),
-    "scripts/intake/": ("tests/foreign",),
+    "scripts/intake/": ("tests/foreign", "tests/end_to_end/own"),
     "scripts/artefacts/": ("tests/pytorch", "tests/tensorrt"),
     "scripts/steps/": ("kinds/", "tests/foreign", "tests/pytorch", "tests/tensorrt"),
-    "scripts/tuning/": (f"{MEASURING}bench.py",),
+    "scripts/tuning/": (f"{MEASURING}bench.py", f"{MEASURING}tune.py"),
     "serving/bundle_door/": (
         *("tests/door", "extensions/capture/tests", "extensions/similar/tests"),
         *(f"{KEEPING}soak.py", f"{KEEPING}torture.py", f"{SERVING}together.py"),
+        f"{SERVING}beyond_this_machine.py",
     ),
     "serving/bundle_keeper/": (
         "tests/door/test_keeper.py",
@@ -67,8 +84,8 @@ RULES: dict[str, tuple[str, ...]] = {
         f"{KEEPING}handover.py",
     ),
     "serving/bundle_serving/": (
-        *(f"{KEEPING}keeper.py", f"{SERVING}one_step.py", f"{SERVING}together.py"),
-        *("kinds/", "tests/pytorch"),
+        *(f"{SERVING}{each}.py" for each in ("logs", "one_step", "tensors", "together")),
+        *(f"{KEEPING}keeper.py", "kinds/", "tests/pytorch"),
     ),
     "tests/": (),
     "tests/door/": ("tests/door",),

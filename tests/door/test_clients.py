@@ -82,7 +82,6 @@ def test_a_refusal_keeps_its_status(client: Any, protocol: str) -> None:
 ADMIN_CALLS: dict[str, Callable[[Any, dict[str, str]], Any]] = {
     "index": lambda c, h: c.get_model_repository_index(headers=h),
     "load": lambda c, h: c.load_model("text", headers=h),
-    "statistics": lambda c, h: c.get_inference_statistics("picture", headers=h),
     "trace": lambda c, h: c.get_trace_settings(headers=h),
     "logging": lambda c, h: c.get_log_settings(headers=h),
     "system memory": lambda c, h: c.get_system_shared_memory_status(headers=h),

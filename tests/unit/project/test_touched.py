@@ -28,7 +28,11 @@ def is_taken_out(test: str) -> bool:
 
 def test_every_long_test_is_of_something() -> None:
     marked = re.compile(r"^(?:@|pytestmark = .*)pytest\.mark\.long|mark\.long\]?$", re.MULTILINE)
-    long = {path for path in tracked("*test_*.py") if marked.search((ROOT / path).read_text())}
+    long = {
+        path
+        for path in tracked("*test_*.py")
+        if touched.WHERE_TOUCHED.match(path) or marked.search((ROOT / path).read_text())
+    }
     with_tests = ("tests/", "kinds/", "extensions/")
     product = [path for path in tracked() if not path.startswith(with_tests)]
     of_folders = tracked("kinds/*/recipe.py", "extensions/*/README.md")
