@@ -148,7 +148,7 @@ clean: $(LAYER)/tools ##+ Stop the server and remove everything that was built
 check: $(if $(ARGS),,lint) $(LAYER)/check ## Lint, types, layers and unit tests, without a server (ARGS="-k exif")
 	@$(PYTEST) tests/unit tests/client $(wildcard kinds/*/tests/unit extensions/*/tests/unit) $(or $(ARGS),-m "not long and not rare")
 
-test: $(if $(ARGS),,lint) $(LAYER)/test $(APART) ## The same, plus every pipeline end to end on a real server (ARGS="-k exif")
+test: $(if $(ARGS),,lint) $(LAYER)/test $(APART) ## The same, plus the main pipeline and the door on a real server (ARGS="-k exif")
 	@$(PYTEST) $(or $(ARGS),-m "not long and not rare")
 
 test-all: test ##+ The same, plus the long tests: rollouts under load, S3 faults, the GPU rehearsal, rivals, soak
