@@ -86,7 +86,6 @@ def test_an_address_has_its_share(server: Asked, connections: int) -> None:
 
 
 @on_a_gpu_too
-@pytest.mark.long
 def test_what_has_ended_takes_no_share(server: Asked) -> None:
     """However it did: hung up, or answered."""
     before = of_envoys(server, "allocated")
@@ -147,7 +146,6 @@ def test_a_stream_has_its_share_and_is_fast_enough(
         idle.hang_up()
 
 
-@pytest.mark.long
 def test_a_message_that_is_not_taken_is_not_too_slow(server: Asked, gate: Gate) -> None:
     """While the one before it is computed, where a stream asks about one after the other."""
     with grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel:

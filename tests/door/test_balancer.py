@@ -256,7 +256,7 @@ def wait_until_all_go_on(talkers: Sequence[Talker]) -> None:
     wait_until(go_on, "all streams to go on")
 
 
-@pytest.mark.parametrize("lasting_s", [1, pytest.param(65, marks=pytest.mark.long)])
+@pytest.mark.parametrize("lasting_s", [1, 65])
 def test_no_stream_is_cut_when_servers_or_balancers_are_fewer(
     tmp_path: Path, lasting_s: float
 ) -> None:
@@ -309,7 +309,6 @@ def test_an_address_has_its_share_of_the_balancer(balancer: Balancer, server: Be
     assert answered_from("127.0.0.1", server, MEGABYTE, ADDRESS)
 
 
-@pytest.mark.long
 def test_an_answer_may_take_longer_than_its_message(balancer: Balancer, gate: Gate) -> None:
     """Of the balancer and of the door: nothing comes for longer than while a message is sent."""
     with grpc.insecure_channel(f"{ADDRESS}:{balancer.grpc_port}") as channel:

@@ -241,7 +241,6 @@ def test_what_a_new_server_has_not_loaded_yet_is_waited_for(kept: Kept) -> None:
     wait_until(lambda: keeper_notes.read_coming(kept.run_dir) == [], "the note to say so")
 
 
-@pytest.mark.long
 def test_sockets_that_somebody_deleted(kept: Kept) -> None:
     """Who has a connection goes on for a while; nobody gets a new one."""
     folder = sockets.folder(kept.run_dir)
@@ -253,7 +252,6 @@ def test_sockets_that_somebody_deleted(kept: Kept) -> None:
     assert (folder / sockets.GRPC).is_socket()
 
 
-@pytest.mark.long
 def test_a_door_that_lets_nobody_in(kept: Kept) -> None:
     """Its processes live, and its sockets answer, but nobody comes from the port to them."""
     (sockets.folder(kept.run_dir) / sockets.HTTP).rename(kept.run_dir / "elsewhere")
@@ -261,7 +259,6 @@ def test_a_door_that_lets_nobody_in(kept: Kept) -> None:
     wait_until(lambda: kept.ready() and kept.answers(), "users to be answered", 120)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kept", [TWO], indirect=True)
 def test_a_further_process_of_the_door(kept: Kept) -> None:
     """One that is gone is started again, while the first one answers; the next keeper finds it."""
@@ -285,7 +282,6 @@ def test_a_further_process_of_the_door(kept: Kept) -> None:
     assert find() == [after] and kept.process("bundle_door") == door
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kept", [TWO], indirect=True)
 def test_a_further_process_that_nobody_reaches(kept: Kept) -> None:
     (sockets.folder(kept.run_dir) / "http.1").unlink()
@@ -294,7 +290,6 @@ def test_a_further_process_that_nobody_reaches(kept: Kept) -> None:
     assert kept.answers()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kept", [GPU], indirect=True)
 def test_a_server_whose_gpu_fails(kept: Kept) -> None:
     """It is started anew at once; and once no GPU is there any more, it is Docker's turn."""
@@ -331,7 +326,6 @@ def add_gpu(folder: Path, model: Path) -> None:
     model.write_text(text.replace(asked, fails + asked).replace("import time", "import os, time"))
 
 
-@pytest.mark.long
 def test_a_keeper_without_a_guard_gets_another(kept: Kept) -> None:
     """And nobody who asks notices."""
     keeper, door = kept.process(KEEPER), kept.process("bundle_door")
@@ -347,7 +341,6 @@ def is_guard(kept: Kept, number: int) -> bool:
     return kept.process(GUARD) == number
 
 
-@pytest.mark.long
 def test_each_guard_that_is_killed_gets_another(kept: Kept) -> None:
     """Server and door go on, whoever started them; and end when the last guard is told to."""
     parts = "bundle_door", "tritonserver"
@@ -424,7 +417,6 @@ def test_who_waited_needs_no_keeper(kept: Kept) -> None:
     wait_until(lambda: not kept.process(LEADING), "its end, with theirs")
 
 
-@pytest.mark.long
 def test_a_door_that_listens_no_more(kept: Kept) -> None:
     """It lives, and those who come wait; but not for ever."""
     drain.close_ports(kept.run_dir)
@@ -446,7 +438,6 @@ def test_a_process_that_died_while_there_was_no_keeper(kept: Kept) -> None:
     assert kept.answers()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kept", [IMPATIENT, ASKED], indirect=True)
 def test_a_load_that_hangs_is_given_up(kept: Kept) -> None:
     """With the server, whose other pipelines answer again."""
@@ -457,7 +448,6 @@ def test_a_load_that_hangs_is_given_up(kept: Kept) -> None:
     assert kept.ask("POST", f"/v2/models/{LATER}/infer", JPEG) == 404
 
 
-@pytest.mark.long
 def test_a_load_whose_process_is_killed_is_begun_again(kept: Kept) -> None:
     def find_loading() -> set[int]:
         of_it = (each for each in kept.processes() if any(LATER in w for w in each.info["cmdline"]))

@@ -262,7 +262,6 @@ def test_sigterm_ends_streams_between_their_messages(own: Behind, gate: Gate) ->
     assert own.door.wait(30) == 0
 
 
-@pytest.mark.long
 def test_sigterm_ends_streams_that_are_not_answered(own: Behind, gate: Gate) -> None:
     with grpc.insecure_channel(f"localhost:{own.grpc_port}") as channel:
         kept = Conversation(channel)

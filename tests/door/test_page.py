@@ -841,7 +841,6 @@ def test_it_is_small_and_runs_nothing_from_elsewhere(page: Behind) -> None:
     assert sum(path.stat().st_size for path in find_files().values()) < 300_000
 
 
-@pytest.mark.long
 def test_with_keys_the_page_asks_for_one(repository: Path, tmp_path: Path) -> None:
     certificate.ensure(tmp_path, [])
     key = add(tmp_path / "api.keys", Client("ann"))

@@ -42,7 +42,6 @@ def as_ir(case: Case) -> Case:
     return replace(case, make=make, options={**case.options, **FROM})
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "case", [as_ir(case) for case in CASES if case.name in SHORT], ids=lambda case: case.name
 )

@@ -82,7 +82,6 @@ def test_what_has_branches_gets_no_more_pictures_than_were_compared(tmp_path: Pa
     assert recipe.most == 8
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("precision", ["fp32", "auto"])
 def test_networks_in_eight_bits(precision: str, tmp_path: Path) -> None:
     """OpenVINO rounds them otherwise than they are written, and by more than other networks may

@@ -66,7 +66,6 @@ def test_the_mug_of_the_demo_is_a_mug(trained: Path) -> None:
     assert found.max() > 0.8
 
 
-@pytest.mark.long
 def test_half_the_bits_are_judged_on_photos_or_else_on_scenes(
     trained: Path, drawings: Path, tmp_path: Path
 ) -> None:
@@ -86,7 +85,6 @@ def test_half_the_bits_are_judged_on_photos_or_else_on_scenes(
     assert not engine.fits(onnx, "bf16", out, samples)
 
 
-@pytest.mark.long
 def test_it_is_exported_and_proved_in_eight_bits(
     trained: Path, drawings: Path, tmp_path: Path
 ) -> None:
@@ -98,7 +96,6 @@ def test_it_is_exported_and_proved_in_eight_bits(
     assert decision["precision"] == "int8"
 
 
-@pytest.mark.long
 def test_layers_stay_in_float32_until_int8_is_near_enough(trained: Path, tmp_path: Path) -> None:
     export.export(Torchvision(DRAWN, str(trained)), tmp_path / "onnx")
     network, pixels = tmp_path / "onnx" / "model.onnx", many(40, UNSEEN)[0]

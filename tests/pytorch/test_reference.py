@@ -74,7 +74,6 @@ def test_pytorch_answers_as_its_user_has_it_answer(
     assert what == "the exported network in ONNX Runtime" and first == expected
 
 
-@pytest.mark.long
 def test_real_weights_on_photos(assets: Path, tmp_path: Path) -> None:
     weights = assets / "weights" / "mobilenet_v2_imagenet.safetensors"
     folder = tmp_path / "val"

@@ -110,7 +110,6 @@ def over_grpc(project: Project, photo: bytes) -> Callable[[], str]:
     return ask
 
 
-@pytest.mark.long
 def test_no_request_is_lost(served: Project) -> None:
     """There, and back to the side where the first one ran; of several listeners at a port, too."""
     photo = picture()
@@ -147,7 +146,6 @@ def test_one_that_does_not_start_changes_nothing(served: Project) -> None:
     assert "refused: " in line
 
 
-@pytest.mark.long
 def test_what_a_killed_make_leaves_is_put_right_by_the_next(served: Project) -> None:
     """In the midst of a hand-over, and at its end."""
     for said, settings in (
@@ -175,7 +173,6 @@ def count_servers(project: Project) -> int:
     return len(project.server_began().split()) // 2
 
 
-@pytest.mark.long
 def test_what_has_taken_over_is_noted_whatever_interrupts(served: Project) -> None:
     history = served.path / "build/versions/history.jsonl"
     before = history.read_text()

@@ -22,8 +22,6 @@ from bundle_serving.process.guard import HEADER
 from tests.project import Project, wait_until
 
 # What was harmed goes on healing for a while, so no other test shares this server.
-pytestmark = pytest.mark.long
-
 PIPELINE = "ensemble_python_resnet50"
 # Of these there is another one, or the door asks again until there is.
 NETWORK = "resnet50_onnx"

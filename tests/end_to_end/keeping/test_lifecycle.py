@@ -74,7 +74,6 @@ def test_up_twice_at_once(project: Project) -> None:
     assert sum("waiting for another make" in text for text in outputs) == 1
 
 
-@pytest.mark.long
 def test_ctrl_c_during_the_export(project: Project) -> None:
     shutil.rmtree(project.path / "build" / "versions")
     project.settings |= SMALL
@@ -87,7 +86,6 @@ def test_ctrl_c_during_the_export(project: Project) -> None:
     assert "up:" in project.made("up")
 
 
-@pytest.mark.long
 def test_kill_9_during_the_export(project: Project) -> None:
     shutil.rmtree(project.path / "build" / "versions")
     project.settings |= SMALL
@@ -109,7 +107,6 @@ def test_ctrl_c_during_the_start(project: Project) -> None:
     assert "up:" in project.made("up")
 
 
-@pytest.mark.long
 def test_kill_9_of_everyone(project: Project) -> None:
     project.made("up")
     project.kill()
@@ -122,7 +119,6 @@ def test_kill_9_of_everyone(project: Project) -> None:
     assert len({path.name for path in project.shared_memory()}) <= 6  # none of the dead server's
 
 
-@pytest.mark.long
 def test_kill_9_of_whoever_starts_the_keeper_afresh(project: Project) -> None:
     """The keeper takes its place, and starts another one; the server goes on."""
     project.made("up")
@@ -143,7 +139,6 @@ def test_kill_9_of_the_server(project: Project) -> None:
     assert len({path.name for path in project.shared_memory()}) <= 6  # none of the dead server's
 
 
-@pytest.mark.long
 def test_kill_9_of_one_model(project: Project) -> None:
     """Triton stays green over a dead stub; ours does not, and it comes back."""
     project.made("up")
@@ -221,7 +216,6 @@ def test_wrong_settings(
     assert "Traceback" not in refused.stderr
 
 
-@pytest.mark.long
 def test_a_change_is_named_and_served(project: Project, tmp_path: Path) -> None:
     project.made("up")
     (tmp_path / "noise.jpg").write_bytes(picture())
@@ -256,7 +250,6 @@ def test_without_an_engine_the_local_flavour_is_chosen(project: Project) -> None
     assert "FLAVOUR=cpu needs Docker" in line and "FLAVOUR=local" in line
 
 
-@pytest.mark.long
 def test_the_operators_key_gone_replaced_and_spoilt(project: Project) -> None:
     """Whatever becomes of its file, the next `up` serves with the key that is then there."""
     file = project.path / "build" / "key" / "admin.key"

@@ -37,8 +37,6 @@ from tests.project import (
 )
 from tests.stand_ins import rehearse
 
-pytestmark = pytest.mark.long
-
 # Short looks at each version: what is tested here is not which of two is faster.
 QUICK = {"WATCH_SECONDS": "1", "MAX_P99_RATIO": "20", "START_TIMEOUT": "30"}
 
@@ -429,7 +427,6 @@ def test_files_that_change_meanwhile(local: Project) -> None:
         assert "is live; 0 of " in local.made("rollback")
 
 
-@pytest.mark.long
 def test_a_rollback_outlasts_the_next_up(own_program: Project) -> None:
     """Though the program here is that of the version that was left; and what an earlier version was
     is rolled out when it is published again."""

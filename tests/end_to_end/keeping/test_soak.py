@@ -10,8 +10,6 @@ import pytest
 from tests.plugin import ON_A_GPU
 from tests.project import ROOT, Project
 
-pytestmark = pytest.mark.long
-
 # What the server holds after the first half minute, it holds after the second.
 MORE = 1.05
 

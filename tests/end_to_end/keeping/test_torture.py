@@ -13,8 +13,6 @@ from benchmark.torture.own_server import Own
 from benchmark.torture.subject import Subject
 from tests.project import Project, error_lines
 
-pytestmark = pytest.mark.long
-
 PLAN = "a plan has no processes: it computes in the server itself"
 # What is not done to a server for a GPU, which is in a container, and why.
 NOT_ON_A_GPU = {

@@ -39,7 +39,6 @@ def run(served: Project) -> Run:
     return Run(output, (served.path / report).parent, served.network)
 
 
-@pytest.mark.long
 def test_everything_was_asked_and_answered(run: Run) -> None:
     """How fast is the machine's own business."""
     results = json.loads((run.folder / "results.json").read_text())
@@ -57,7 +56,6 @@ def test_everything_was_asked_and_answered(run: Run) -> None:
     assert len(rows) == len(results["measurements"])
 
 
-@pytest.mark.long
 def test_the_report_names_what_was_measured_on_what(run: Run) -> None:
     results = json.loads((run.folder / "results.json").read_text())
     assert results["machine"]["cores"] >= 1
@@ -67,7 +65,6 @@ def test_the_report_names_what_was_measured_on_what(run: Run) -> None:
     assert results["models"][run.network]["instances"] >= 1
 
 
-@pytest.mark.long
 def test_nothing_else_is_left(run: Run) -> None:
     files = {path.name for path in run.folder.iterdir()}
     plots = {"throughput.png", "latency.png", "waterfall.png"}
@@ -75,13 +72,11 @@ def test_nothing_else_is_left(run: Run) -> None:
     assert not list(run.folder.parent.glob(".*"))
 
 
-@pytest.mark.long
 def test_the_terminal_shows_the_same(run: Run) -> None:
     assert "pictures/s" in run.output and "bare network, pixels, grpc" in run.output
     assert "x " in run.output.split("against ")[1] and "processor time" in run.output
 
 
-@pytest.mark.long
 def test_the_report_in_a_browser(run: Run, tmp_path: Path) -> None:
     page = opened(run.folder / "report.html", tmp_path)
     assert page.console == []
@@ -98,7 +93,6 @@ def test_the_report_in_a_browser(run: Run, tmp_path: Path) -> None:
         assert words in page.text
 
 
-@pytest.mark.long
 def test_the_report_needs_nothing_beside_it(run: Run) -> None:
     page = (run.folder / "report.html").read_text()
     linked = re.findall(r'(?:src|href)="([^"]*)"', page)
@@ -106,7 +100,6 @@ def test_the_report_needs_nothing_beside_it(run: Run) -> None:
     assert "@import" not in page and "url(http" not in page
 
 
-@pytest.mark.long
 def test_ctrl_c_leaves_no_half_report(served: Project) -> None:
     reports = served.path / "build" / "bench"
     before = sorted(reports.glob("*"))

@@ -11,8 +11,6 @@ import pytest
 from tests.networks import draw_network
 from tests.project import ASSETS, Project, error_lines, interrupt, picture, wait_until
 
-pytestmark = pytest.mark.long
-
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, exported: Path) -> Iterator[Project]:

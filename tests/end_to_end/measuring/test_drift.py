@@ -9,7 +9,6 @@ from pathlib import Path
 
 import grpc
 import numpy as np
-import pytest
 
 from bundle_door.watching.references import ANSWERS
 from bundle_serving.protocol import kserve
@@ -110,7 +109,6 @@ def a_reference_outlives_the_server(project: Project) -> None:
     assert max(indices(project).values()) < 0.1
 
 
-@pytest.mark.long
 def test_answers_that_move_away_from_the_reference(served: Project, tmp_path: Path) -> None:
     a_reference_outlives_the_server(served)
     answered(served, 255)

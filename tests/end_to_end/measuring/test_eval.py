@@ -109,7 +109,6 @@ def ask_drawn(project: Project, blur: float) -> None:
             client.classify(content.getvalue())
 
 
-@pytest.mark.long
 def test_blurred_pictures_lower_what_is_estimated(drawn: Project, labelled: Path) -> None:
     drawn.made("eval", EVAL=str(labelled))
     ask_drawn(drawn, blur=0)
@@ -127,7 +126,6 @@ def test_blurred_pictures_lower_what_is_estimated(drawn: Project, labelled: Path
     assert now < most < then
 
 
-@pytest.mark.long
 def test_it_equals_pytorchs_own_to_the_picture(drawn: Project, labelled: Path) -> None:
     files = sorted(labelled.glob("*/*.png"))
     with torch.inference_mode():
@@ -148,7 +146,6 @@ def test_it_equals_pytorchs_own_to_the_picture(drawn: Project, labelled: Path) -
     }
 
 
-@pytest.mark.long
 def test_labels_in_another_order_are_found(drawn: Project, labelled: Path, tmp_path: Path) -> None:
     """Here the data's, which looks the same as if the network's were."""
     lines = [
@@ -163,7 +160,6 @@ def test_labels_in_another_order_are_found(drawn: Project, labelled: Path, tmp_p
     assert shifted == [LABELS[(number + 3) % len(LABELS)] for number in range(len(LABELS))]
 
 
-@pytest.mark.long
 def test_photos_are_called_what_pytorch_calls_them(
     drawn: Project, assets: Path, tmp_path: Path
 ) -> None:
@@ -208,7 +204,6 @@ def spoil(weights: Path, out: Path, noise: float) -> Path:
     return out
 
 
-@pytest.mark.long
 def test_a_rollout_is_judged_by_labelled_pictures(
     drawn: Project, labelled: Path, trained: Path, tmp_path: Path
 ) -> None:
@@ -242,7 +237,6 @@ def test_a_rollout_is_judged_by_labelled_pictures(
     assert "not proved: how right it is" in drawn.made("rollout", EVAL="none")
 
 
-@pytest.mark.long
 def test_how_a_network_wants_pictures_is_found(
     drawn: Project, labelled: Path, trained: Path, tmp_path: Path
 ) -> None:

@@ -166,7 +166,6 @@ def switched(own: Project) -> None:
     assert found.model_warmup[0].inputs["input"].random_data
 
 
-@pytest.mark.long
 def test_independent_labels_one_picture_at_a_time(own: Project, tmp_path: Path) -> None:
     """A network that answers any number of labels, in a form that nothing here has."""
     path = tmp_path / "model.onnx"

@@ -79,7 +79,6 @@ def test_a_network_of_ones_own_is_the_main_one(fresh: Project, tmp_path: Path) -
             assert client.classify(picture()).labels[0].label in LABELS
 
 
-@pytest.mark.long
 def test_every_command_means_the_main_one(fresh: Project, tmp_path: Path) -> None:
     words = {"FROM": f"{tmp_path}/birds.onnx", "LABELS": f"{tmp_path}/birds.txt"}
     fresh.made("up", **words)
@@ -168,7 +167,6 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alone]:
         checkout.compose("down", "--volumes", "--rmi", "local")
 
 
-@pytest.mark.long
 def test_docker_alone_takes_it_in_without_pytorch(alone: Alone) -> None:
     alone.up()
     answer = ask_plainly(alone.project, picture())
@@ -182,7 +180,6 @@ def test_docker_alone_takes_it_in_without_pytorch(alone: Alone) -> None:
     assert "nothing to lay out" in alone.compose("logs", "--no-log-prefix", "export").stdout
 
 
-@pytest.mark.long
 def test_one_container_takes_it_in_and_serves_it(alone: Alone, tmp_path: Path) -> None:
     """With the server's image of the test before, or a new one."""
     assert alone.compose("build", "server").returncode == 0
@@ -255,7 +252,6 @@ def postprocess(scores):
 """
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("steps", ["3", "1"])
 def test_steps_of_ones_own(fresh: Project, tmp_path: Path, steps: str) -> None:
     words = {"FROM": f"{tmp_path}/birds.onnx", "LABELS": f"{tmp_path}/birds.txt"}
@@ -281,7 +277,6 @@ def test_steps_of_ones_own(fresh: Project, tmp_path: Path, steps: str) -> None:
     assert "own version 2" in fresh.made("publish", MODEL="own")
 
 
-@pytest.mark.long
 def test_a_backup_has_ones_own_steps(fresh: Project, tmp_path: Path) -> None:
     """And what they import: nothing of them is anywhere else by then."""
     words = {"FROM": f"{tmp_path}/birds.onnx", "LABELS": f"{tmp_path}/birds.txt"}

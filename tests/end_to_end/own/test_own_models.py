@@ -97,7 +97,6 @@ def loaded(project: Project) -> list[str]:
 
 
 @where_we_complete_configs
-@pytest.mark.long
 def test_a_network_without_a_config(served: Project, models: Path) -> None:
     simple(models / "simple" / "1" / "model.onnx", "n", 16)
     assert "loaded: simple, version 1" in served.made("load", TRITON_MODEL="simple")

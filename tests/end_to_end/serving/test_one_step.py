@@ -89,7 +89,6 @@ def test_one_model_is_loaded_and_reports_three_parts(one: Project) -> None:
     assert "ready · " in one.made("status")
 
 
-@pytest.mark.long
 @pytest.mark.skipif(not has_libb64(), reason=f"no perf_analyzer here: {LIBB64_REMEDY}")
 def test_bench_tells_the_parts_of_the_one_step(one: Project) -> None:
     shown = one.made("bench", "QUICK=1")
@@ -119,7 +118,6 @@ def test_bad_pictures_fail_alone(one: Project) -> None:
     assert all(each.labels for each in results[::2])
 
 
-@pytest.mark.long
 def test_the_cascade_takes_the_network_from_it(one: Project) -> None:
     """And loads the step that it shares with the three."""
     (one.path / "noise.jpg").write_bytes(picture())
@@ -134,7 +132,6 @@ def test_the_cascade_takes_the_network_from_it(one: Project) -> None:
     assert "is needed" in one.make("unload", TRITON_MODEL="resnet50_onnx").stderr
 
 
-@pytest.mark.long
 def test_a_version_is_rolled_out_and_back(one: Project) -> None:
     one.made("publish", DECODE="full")
     with clients(one.http, one.grpc, 2, 0.2) as load:

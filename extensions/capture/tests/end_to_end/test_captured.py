@@ -109,7 +109,6 @@ def test_what_was_kept_is_asked_again(keeping: Project, tmp_path: Path) -> None:
     assert "IMAGES=photos" in line
 
 
-@pytest.mark.long
 def test_another_version_is_asked_again(keeping: Project) -> None:
     ask(keeping, "again", draw(1))
     assert "published: version 2" in keeping.made("publish", MAX_MEGAPIXELS="40")

@@ -22,8 +22,6 @@ from extensions.kubernetes.tests.cluster import Cluster
 from tests.plugin import require_docker
 from tests.project import Project, error_lines, wait_until
 
-pytestmark = pytest.mark.long
-
 OVERLAYS = ("overlays/cpu", "overlays/gpu", "overlays/s3")
 JOBS = ("jobs/cpu", "jobs/gpu")
 CRDS = os.environ.get("TEST_CRDS")

@@ -40,8 +40,6 @@ from tests.networks import draw_network
 from tests.plugin import require_docker
 from tests.project import Project, free_ports, picture, wait_until
 
-pytestmark = pytest.mark.long
-
 NETWORK = "resnet50_onnx"
 
 ADMIN_KEY = secrets.token_hex(32)

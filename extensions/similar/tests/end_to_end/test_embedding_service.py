@@ -11,13 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
-import pytest
 
 from bundle_serving.health import reason_not_to_trust
 from tests.networks import means
 from tests.project import free_ports, wait_until
-
-pytestmark = pytest.mark.long
 
 # Far more than PyTriton would let the other instances wait. Triton itself holds a process for dead
 # that is stopped for a second: so it is only its Python that takes its time.

@@ -153,7 +153,6 @@ def test_an_index_grows_with_its_folder(similar: Project, tmp_path: Path) -> Non
     assert Path(found(similar)[0]).name == "cup.jpg" and len(found(similar)) == 4
 
 
-@pytest.mark.long
 def test_an_index_of_another_network_or_a_damaged_one_is_not_asked(
     similar: Project, tmp_path: Path
 ) -> None:
@@ -209,7 +208,6 @@ def test_a_bad_picture_is_its_own_askers_trouble(similar: Project) -> None:
         assert isinstance(each.error, PictureRefused) and cause in each.error.cause
 
 
-@pytest.mark.long
 def test_it_comes_back_by_itself_and_nothing_else_is_disturbed(similar: Project) -> None:
     """A python stub that is killed never comes back: the whole service is started afresh."""
     before = server_since(similar)
@@ -281,7 +279,6 @@ def test_it_runs_beside_functions_of_the_users_own(similar: Project, tmp_path: P
             similar.make("remove-model", NAME=model)
 
 
-@pytest.mark.long
 def test_it_needs_no_server_and_down_stops_it(network: Path, tmp_path: Path) -> None:
     (port,) = free_ports(1)
     project = Project.copy(tmp_path, FLAVOUR="local", EMBEDDINGS=WEIGHTS, EMBEDDINGS_PORT=str(port))

@@ -31,8 +31,6 @@ from scripts.stacks.state import State
 from tests.plugin import require_docker
 from tests.project import run, wait_until
 
-pytestmark = pytest.mark.long
-
 IMAGE = "debian:bookworm-slim"
 NAME = "updates"
 WAITS = ["sh", "-c", "echo I am here; trap exit TERM; sleep 1000 & wait"]

@@ -296,7 +296,6 @@ def test_from_the_template_to_an_answer(served: Project, own: Path) -> None:
 on_a_gpu_too = pytest.mark.parametrize("served", ["local", ON_A_GPU], indirect=True)
 
 
-@pytest.mark.long
 @on_a_gpu_too
 def test_several_of_one_file_and_their_instances(served: Project, two: Path) -> None:
     assert asked(served, "added", left=[0, 6], right=[3, 4]) == {"sum": [3, 10]}
@@ -335,7 +334,6 @@ def test_what_fails_says_so_in_one_line_and_fails_nobody_else(served: Project, t
     assert answers[1:] == [str([[12.0, 2.0 * number]]) for number in (6, 7, 8)]
 
 
-@pytest.mark.long
 @on_a_gpu_too
 def test_a_decoupled_one_has_as_many_answers_as_it_likes(served: Project, own: Path) -> None:
     """Each by itself in a stream over gRPC; over HTTP all together."""

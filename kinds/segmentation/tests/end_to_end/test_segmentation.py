@@ -43,7 +43,7 @@ def test_how_right_its_masks_are(with_segmentation: Project, tmp_path: Path) -> 
     assert found["items"] == 3 and found["figures"]["mIoU"]["value"] > 0.999
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_a_candidate_is_judged_by_its_masks(with_segmentation: Project, tmp_path: Path) -> None:
     data, words = label(with_segmentation, tmp_path), {"MODEL": "segmentation"}
     with_segmentation.made("publish", **words, MAX_MEGAPIXELS="41")

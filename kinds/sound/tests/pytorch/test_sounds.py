@@ -48,7 +48,6 @@ def test_it_knows_sounds_that_it_has_not_heard_and_how_sure_it_may_be(listener: 
     assert abs(softmax(scores).max(1).mean() - right) < 0.05
 
 
-@pytest.mark.long
 def test_a_half_precise_network_is_near_enough_for_a_gpu(listener: Path, tmp_path: Path) -> None:
     spec = listener_of(str(listener), precision="fp16")
     words = [*map(str, as_words(spec)), "--out", str(tmp_path / "made")]

@@ -120,7 +120,6 @@ def test_bytes_that_are_no_text_are_refused(with_sentiment: Project) -> None:
         client.close()
 
 
-@pytest.mark.long
 def test_a_classifier_of_a_hub_goes_the_same_way(tmp_path: Path) -> None:
     """A folder as a hub would give it, of the default's architecture and a thousandth its size."""
     from kinds.text.classifiers import ENCODER

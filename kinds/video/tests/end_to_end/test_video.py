@@ -88,7 +88,6 @@ def test_300_frames_are_smoothed_as_a_plain_loop_does(video: Project) -> None:
     assert_smoothed(unsmoothed(video), order, found)
 
 
-@pytest.mark.long
 def test_two_streams_at_once_never_mix_and_a_fault_is_of_one_alone(video: Project) -> None:
     """The second one's has a frame that is no picture, and goes on after it."""
     orders = [[random.Random(seed).randrange(6) + 6 * seed for _ in range(40)] for seed in (0, 1)]
@@ -118,7 +117,6 @@ def test_two_streams_at_once_never_mix_and_a_fault_is_of_one_alone(video: Projec
         assert_smoothed(alone, order, each)
 
 
-@pytest.mark.long
 def test_the_asynchronous_client_watches_alike(video: Project) -> None:
     """Two videos at once in one thread, of frames that come asynchronously, or not; each is taken
     once the one before it is answered. Who leaves early gives the place on the server back."""
@@ -171,7 +169,6 @@ def test_what_cannot_be_watched_is_refused_in_one_line(video: Project) -> None:
             over_http.watch([PICTURES[0]])
 
 
-@pytest.mark.long
 def test_a_sequence_that_the_server_does_not_know_begins_anew(video: Project) -> None:
     """As when its model was replaced."""
     sequence = Frames(client(video).server, "video", 5)
@@ -182,7 +179,6 @@ def test_a_sequence_that_the_server_does_not_know_begins_anew(video: Project) ->
     sequence.end()
 
 
-@pytest.mark.long
 def test_a_stream_outlives_the_process_that_smooths_it(video: Project) -> None:
     (process,) = subject(video).running()["video_smoothing"]
 
@@ -197,7 +193,6 @@ def test_a_stream_outlives_the_process_that_smooths_it(video: Project) -> None:
     assert [each.frames for each in found] == [*range(1, 11)] * 2
 
 
-@pytest.mark.long
 def test_who_vanishes_frees_a_place_and_one_too_many_is_refused(video: Project) -> None:
     """With a recipe of one's own, for two streams, which are idle after a second."""
     recipe = yaml.safe_load((ROOT / "kinds" / "video" / "video.yaml").read_text())
@@ -234,7 +229,6 @@ def ask_alone(project: Project, model: str, picture: int = 0, **sequence: Any) -
         return int(asked.infer(model, [tensor], **sequence).as_numpy("FRAMES").item())
 
 
-@pytest.mark.long
 def test_sequences_may_have_names(video: Project) -> None:
     """As long as Triton takes them, and however they begin."""
     names = ["camera in the hall", "camera at the door", "c" * 128, "c" * 127]
