@@ -56,6 +56,22 @@ def drop_delay(member: Any, engine: Engine) -> bool:
     return True
 
 
+def drop_queue(member: Any) -> bool:
+    """Of a model in one process, on a CPU. Where a queue has priorities or limits, Triton hands out
+    a batch only to a process that waits for one, and does not look again when the only process
+    does: a request that came while it ended its last one then waits for the next request, or half a
+    second (`default_wait_microseconds` in its dynamic_batch_scheduler.cc)."""
+    batching, groups = member.dynamic_batching, member.instance_group
+    is_limited = batching.priority_levels or batching.HasField("default_queue_policy")
+    alone = sum(max(1, each.count) for each in groups) == 1
+    if not is_limited or not alone or groups[0].kind != groups[0].KIND_CPU:
+        return False
+    for field in ("priority_levels", "default_priority_level", "default_queue_policy"):
+        batching.ClearField(field)
+    batching.ClearField("priority_queue_policy")
+    return True
+
+
 def set_parameters(member: Any, **values: object) -> None:
     for key, value in values.items():
         member.parameters[key].string_value = str(value)

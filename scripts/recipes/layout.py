@@ -9,6 +9,8 @@ from scripts.settings.settings import Settings
 
 # Past this many processes of one model, memory grows faster than throughput.
 MOST_INSTANCES = 4
+# With one alone, Triton's queue would have no priorities (configs.drop_queue).
+LEAST_INSTANCES = 2
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Share:
     ) -> Share:
         """One process per core while cores are few: processes scale better than threads. Each gets
         two cores' worth of threads, since an idle process leaves its core to the others."""
-        instances = instances or min(cores, MOST_INSTANCES)
+        instances = instances or max(LEAST_INSTANCES, min(cores, MOST_INSTANCES))
         return cls(instances, threads or min(cores, 2 * max(1, cores // instances)))
 
     @classmethod

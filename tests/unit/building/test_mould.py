@@ -176,6 +176,26 @@ def test_instances_that_would_starve_wait_for_no_more_requests(
     assert member.dynamic_batching.max_queue_delay_microseconds == (0 if dropped else 500)
 
 
+@pytest.mark.parametrize(
+    ("kind", "count", "dropped"),
+    [("KIND_CPU", 1, True), ("KIND_CPU", 2, False), ("KIND_GPU", 1, False)],
+)
+def test_one_process_has_a_queue_that_it_cannot_miss(kind: str, count: int, dropped: bool) -> None:
+    text = f"""
+    instance_group {{ kind: {kind} count: {count} }}
+    dynamic_batching {{
+      preferred_batch_size: 4 priority_levels: 2 default_priority_level: 1
+      default_queue_policy {{ max_queue_size: 7 }}
+      priority_queue_policy {{ key: 2 value {{ max_queue_size: 7 }} }}
+    }}
+    """
+    member = text_format.Parse(text, ModelConfig())
+    assert configs.drop_queue(member) == dropped
+    assert member.dynamic_batching.priority_levels == (0 if dropped else 2)
+    assert ("queue" in str(member)) != dropped
+    assert list(member.dynamic_batching.preferred_batch_size) == [4]
+
+
 def of_pictures(path: Path) -> Image:
     recipe = load(path)
     assert isinstance(recipe, Image)
