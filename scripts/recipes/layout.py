@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from scripts.artefacts.workspace import Workspace
 from scripts.settings.settings import Settings
 
-# Past this many processes of one model, memory grows faster than throughput.
-MOST_INSTANCES = 4
+# More take more memory than they are worth: each may have a large picture in hand.
+MOST_INSTANCES = 16
 # With one alone, Triton's queue would have no priorities (configs.drop_queue).
 LEAST_INSTANCES = 2
 
@@ -47,8 +47,8 @@ class Share:
     def of_cores(
         cls, cores: int, instances: int | None = None, threads: int | None = None
     ) -> Share:
-        """One process per core while cores are few: processes scale better than threads. Each gets
-        two cores' worth of threads, since an idle process leaves its core to the others."""
+        """One process per core: processes scale better than threads (docs/measuring/scale.md). Each
+        gets two cores' worth of threads, since an idle process leaves its core to the others."""
         instances = instances or max(LEAST_INSTANCES, min(cores, MOST_INSTANCES))
         return cls(instances, threads or min(cores, 2 * max(1, cores // instances)))
 

@@ -251,7 +251,14 @@ def test_a_broken_config_is_reported_in_one_line(made: Workspace, repository: Pa
 
 @pytest.mark.parametrize(
     ("cores", "share"),
-    [(1, Share(2, 1)), (2, Share(2, 2)), (4, Share(4, 2)), (16, Share(4, 8)), (6, Share(4, 2))],
+    [
+        (1, Share(2, 1)),
+        (2, Share(2, 2)),
+        (4, Share(4, 2)),
+        (16, Share(16, 2)),
+        (6, Share(6, 2)),
+        (32, Share(16, 4)),
+    ],
 )
 def test_shares_of_the_machine(cores: int, share: Share) -> None:
     assert Share.of_cores(cores) == share
