@@ -15,7 +15,7 @@ WHERE_TOUCHED = re.compile(
     r"""
     (kinds|extensions)/\w+/tests/(end_to_end|frameworks|pytorch)/
     | tests/(foreign|pytorch)/
-    | tests/end_to_end/(keeping|measuring|own)/
+    | tests/end_to_end/(keeping|measuring|own)/ | tests/end_to_end/building/test_layers\.py
     | tests/end_to_end/serving/test_(beyond_this_machine|logs|one_step|several_users|tensors)\.py
     | tests/door/test_(arrivals|balancer|candidates|elsewhere|keeper|life|page|processes|relay)\.py
     | tests/door/watching/test_(captures|traces)\.py
@@ -41,8 +41,7 @@ RULES: dict[str, tuple[str, ...]] = {
     "kinds/": (f"{SERVING}kinds.py", f"{SERVING}together.py"),
     "model_repository/": (*(f"{SERVING}{each}.py" for each in ("kinds", "one_step", "together")),),
     "requirements/": (
-        f"{BUILDING}compose.py",
-        f"{BUILDING}readme.py",
+        *(f"{BUILDING}{each}.py" for each in ("compose", "layers", "readme")),
         "tests/foreign",
         "tests/pytorch",
     ),
@@ -70,6 +69,7 @@ RULES: dict[str, tuple[str, ...]] = {
         f"{SERVING}several_users.py",
     ),
     "scripts/intake/": ("tests/foreign", "tests/end_to_end/own"),
+    "scripts/bootstrap.py": (f"{BUILDING}layers.py",),
     "scripts/artefacts/": ("tests/pytorch", "tests/tensorrt"),
     "scripts/steps/": ("kinds/", "tests/foreign", "tests/pytorch", "tests/tensorrt"),
     "scripts/tuning/": (f"{MEASURING}bench.py", f"{MEASURING}tune.py"),
