@@ -32,7 +32,7 @@ from benchmark.watched import processes_of
 from bundle_client import Client
 from scripts.artefacts.picture import mug
 from scripts.base import console
-from scripts.base.errors import AlreadyReported, run_guarded
+from scripts.base.errors import AlreadyReported, UserError, run_guarded
 from scripts.base.paths import PYTHON, ROOT
 from scripts.recipes import pipelines
 from scripts.repository import archive, history
@@ -140,7 +140,9 @@ def measure_switch() -> Switched:
     """To the other version."""
     up = rollout.find_running_server(pipelines.main())
     numbers, present = archive.numbers(up.version.pipeline), up.version.number
-    other = next(number for number in numbers if number != present)
+    other = next((number for number in numbers if number != present), None)
+    if other is None:
+        raise UserError("there is no other version to switch to", "make publish")
     http = str(up.server.http)
     began = sum_cpu_s(http)
     time.sleep(IDLE_S)

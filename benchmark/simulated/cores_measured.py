@@ -2,9 +2,10 @@
 two do, and what it says of more.
 
     make up
+    make down
     .venv/bin/python -m benchmark.simulated.cores_measured photo.jpg [--seconds 6] [--rounds 3]
 
-Of the version that serves, on a quiet machine: servers of their own, on one core and on two, with
+Of the version that served, on a quiet machine: servers of their own, on one core and on two, with
 this command as their client on the same cores.
 """
 

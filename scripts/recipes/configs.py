@@ -46,30 +46,39 @@ def drop_delay(member: Any, engine: Engine) -> bool:
     up to 2.71 takes instances for busy for ever, once it has merged two batches that waited for
     more requests (triton-inference-server/server 8870). On a GPU there may be several of them."""
     batching = member.dynamic_batching
-    is_limited = batching.priority_levels or batching.HasField("default_queue_policy")
-    groups = member.instance_group
-    on_gpus = engine is GPU and any(each.kind != each.KIND_CPU for each in groups)
-    several = on_gpus or sum(max(1, each.count) for each in groups) > 1
-    if not (batching.max_queue_delay_microseconds and is_limited and several):
+    several = _may_be_on_gpus(member, engine) or _count_instances(member) > 1
+    if not (batching.max_queue_delay_microseconds and _is_limited(batching) and several):
         return False
     batching.ClearField("max_queue_delay_microseconds")
     return True
 
 
-def drop_queue(member: Any) -> bool:
+def drop_queue(member: Any, engine: Engine) -> bool:
     """Of a model in one process, on a CPU. Where a queue has priorities or limits, Triton hands out
     a batch only to a process that waits for one, and does not look again when the only process
     does: a request that came while it ended its last one then waits for the next request, or half a
     second (`default_wait_microseconds` in its dynamic_batch_scheduler.cc)."""
-    batching, groups = member.dynamic_batching, member.instance_group
-    is_limited = batching.priority_levels or batching.HasField("default_queue_policy")
-    alone = sum(max(1, each.count) for each in groups) == 1
-    if not is_limited or not alone or groups[0].kind != groups[0].KIND_CPU:
+    batching = member.dynamic_batching
+    needs_gpu = any(each.kind == each.KIND_GPU for each in member.instance_group)
+    several = needs_gpu or _may_be_on_gpus(member, engine) or _count_instances(member) > 1
+    if several or not _is_limited(batching):
         return False
     for field in ("priority_levels", "default_priority_level", "default_queue_policy"):
         batching.ClearField(field)
     batching.ClearField("priority_queue_policy")
     return True
+
+
+def _is_limited(batching: Any) -> bool:
+    return bool(batching.priority_levels or batching.HasField("default_queue_policy"))
+
+
+def _may_be_on_gpus(member: Any, engine: Engine) -> bool:
+    return engine is GPU and any(each.kind != each.KIND_CPU for each in member.instance_group)
+
+
+def _count_instances(member: Any) -> int:
+    return sum(max(1, each.count) for each in member.instance_group)
 
 
 def set_parameters(member: Any, **values: object) -> None:

@@ -168,7 +168,7 @@ def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: P
         is_switched = switches.switch(recipe, member)
         if is_hasty := configs.drop_delay(member, layout.engine):
             console.note(f"{model} waits for no more requests: several instances would starve")
-        is_alone = configs.drop_queue(member)
+        is_alone = configs.drop_queue(member, layout.engine)
         if is_switched or is_hasty or is_alone or any(set_here):
             text = HEAD + text_format.MessageToString(member)
             files.write(folder / "configs" / f"{layout.engine.config}.pbtxt", text)

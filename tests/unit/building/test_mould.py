@@ -177,10 +177,18 @@ def test_instances_that_would_starve_wait_for_no_more_requests(
 
 
 @pytest.mark.parametrize(
-    ("kind", "count", "dropped"),
-    [("KIND_CPU", 1, True), ("KIND_CPU", 2, False), ("KIND_GPU", 1, False)],
+    ("engine", "kind", "count", "dropped"),
+    [
+        (CPU, "KIND_CPU", 1, True),
+        (CPU, "KIND_AUTO", 1, True),
+        (CPU, "KIND_CPU", 2, False),
+        (GPU, "KIND_CPU", 1, True),
+        (GPU, "KIND_GPU", 1, False),
+    ],
 )
-def test_one_process_has_a_queue_that_it_cannot_miss(kind: str, count: int, dropped: bool) -> None:
+def test_one_process_has_a_queue_that_it_cannot_miss(
+    engine: Engine, kind: str, count: int, dropped: bool
+) -> None:
     text = f"""
     instance_group {{ kind: {kind} count: {count} }}
     dynamic_batching {{
@@ -190,7 +198,7 @@ def test_one_process_has_a_queue_that_it_cannot_miss(kind: str, count: int, drop
     }}
     """
     member = text_format.Parse(text, ModelConfig())
-    assert configs.drop_queue(member) == dropped
+    assert configs.drop_queue(member, engine) == dropped
     assert member.dynamic_batching.priority_levels == (0 if dropped else 2)
     assert ("queue" in str(member)) != dropped
     assert list(member.dynamic_batching.preferred_batch_size) == [4]
