@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -48,6 +49,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=20)
     options = parser.parse_args(argv)
+    if not options.picture.is_file():
+        parser.error(f"{options.picture} is no file; name a JPEG of the usual size")
+    if not shutil.which("perf"):
+        parser.error("perf is missing: apt-get install linux-perf")
     up = running_server()
     picture = options.picture.read_bytes()
     asked = Question("the server", over_http(str(up.http), infer_path()), [picture])

@@ -62,6 +62,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=6)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args(argv)
+    if not options.picture.is_file():
+        parser.error(f"{options.picture} is no file; name a JPEG of the usual size")
     picture = options.picture.read_bytes()
     decode, network = measure_steps(picture)
     measured = measure_servers(picture, options.seconds, options.rounds)
