@@ -11,9 +11,10 @@ import onnx
 from onnxruntime import quantization
 
 from benchmark.foreign.case import Array, pictures
+from scripts.steps import engine
 
-# How far from each other two engines compute one.
-EIGHT_BITS = 0.1
+# How far from each other two engines compute one: as far as it is served with.
+EIGHT_BITS = engine.EIGHT_BITS.difference
 KINDS = {"u8": "QUInt8", "s8": "QInt8", "s16": "QInt16"}
 
 
