@@ -1,9 +1,10 @@
 """What the door costs: the same pictures through it and around it, in alternating rounds.
 
-    python -m benchmark.door --run-dir build/run --image mug.jpg
+    .venv/bin/python -m benchmark.door photo.jpg
 
-Beside it: Triton's own socket, and over HTTP only if Triton was started with one (--triton-http).
-Beside requests a second: processor time a request, of each process.
+Of the server of plain processes that runs, or of another one (--run-dir) that make did not start.
+Around the door: Triton's own socket, and over HTTP only if Triton was started with one
+(--triton-http). Beside requests a second: processor time a request, of each process.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import http.client
 import os
 import socket
 import statistics
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -25,6 +27,9 @@ import psutil
 
 from benchmark.load import RAW, Connect, connect_over, infer_path, over_grpc, over_http
 from bundle_serving.process import sockets
+from scripts.base.errors import run_guarded
+from scripts.server.running import running_server
+from scripts.stacks import state
 
 
 @dataclass
@@ -94,8 +99,8 @@ def of_the_server(run_dir: Path) -> list[psutil.Process]:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("--run-dir", type=Path, required=True)
-    add("--image", type=Path, required=True)
+    add("picture", type=Path)
+    add("--run-dir", type=Path, help="of another server, on these ports")
     add("--http-port", type=int, default=8000)
     add("--grpc-port", type=int, default=8001)
     add("--triton-http", help="the socket of Triton's own HTTP server")
@@ -103,9 +108,12 @@ def main(argv: list[str] | None = None) -> int:
     add("--rounds", type=int, default=6)
     add("--seconds", type=float, default=4)
     options = parser.parse_args(argv)
-    picture = options.image.read_bytes()
-    ways = dict(ways_to(options))
-    processes = of_the_server(options.run_dir)
+    if not options.picture.is_file():
+        parser.error(f"{options.picture} is no file; name a JPEG of the usual size")
+    picture = options.picture.read_bytes()
+    run_dir, http, grpc = find_server(options)
+    ways = dict(ways_to(run_dir, http, grpc, options.triton_http))
+    processes = of_the_server(run_dir)
     results = {name: Measured() for name in ways}
     for _ in range(options.rounds):
         for name, connect in ways.items():
@@ -123,16 +131,28 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def ways_to(options: argparse.Namespace) -> Iterator[tuple[str, Connect]]:
-    yield "gRPC, around", over_grpc(sockets.target(sockets.folder(options.run_dir)))
-    yield "gRPC, through", over_grpc(f"localhost:{options.grpc_port}")
-    if options.triton_http:
+def find_server(options: argparse.Namespace) -> tuple[Path, str, str]:
+    """Its folder, and where it is asked over HTTP and over gRPC."""
+    if options.run_dir:
+        ports = options.http_port, options.grpc_port
+        http, grpc = (f"localhost:{port}" for port in ports)
+        return options.run_dir, http, grpc
+    up = running_server()
+    return state.RUN / up.side, str(up.http), str(up.grpc)
+
+
+def ways_to(
+    run_dir: Path, http: str, grpc: str, triton_http: str | None
+) -> Iterator[tuple[str, Connect]]:
+    yield "gRPC, around", over_grpc(sockets.target(sockets.folder(run_dir)))
+    yield "gRPC, through", over_grpc(grpc)
+    if triton_http:
         yield (
             "HTTP, around",
-            connect_over(lambda: OverUnixSocket(options.triton_http), infer_path(), RAW),
+            connect_over(lambda: OverUnixSocket(triton_http), infer_path(), RAW),
         )
-    yield "HTTP, through", over_http(f"localhost:{options.http_port}", infer_path())
+    yield "HTTP, through", over_http(http, infer_path())
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(run_guarded(main))

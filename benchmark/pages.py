@@ -1,10 +1,9 @@
 """What pages of 2 MB win for a network, in processes with the memory of the server's own.
 
-    .venv/bin/python -m benchmark.pages --precision bf16 \
-        --network build/cache/ensemble_python_resnet50/onnx/model.onnx
+    .venv/bin/python -m benchmark.pages [--network model.onnx] [--precision bf16]
 
-Processes with and without them, in turns: the processor time of one thread, for a picture in
-batches of one, two and four.
+Of the network that is served, or of a file. Processes with and without them, in turns: the
+processor time of one thread, for a picture in batches of one, two and four.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ import numpy as np
 
 from bundle_serving.openvino_engine import HINTS, Engine
 from bundle_serving.process.start_server import REUSED
+from scripts.base.errors import run_guarded
 from scripts.measuring.confidence import Estimate
 
 BATCHES = (1, 2, 4)
@@ -33,16 +33,17 @@ PAGES = "GLIBC_TUNABLES"
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--network", type=Path, required=True, help="that takes 224x224 pixels")
+    parser.add_argument("--network", type=Path, help="that takes 224x224 pixels")
     parser.add_argument("--precision", choices=HINTS, default="bf16")
     parser.add_argument("--one-process", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
-    if not options.network.is_file():
-        parser.error(f"{options.network} is no file; make up exports a network")
+    network = options.network or find_served_network()
+    if not network.is_file():
+        parser.error(f"{network} is no file; make up exports a network")
     if options.one_process:
-        print(json.dumps(milliseconds(options.network, options.precision)))
+        print(json.dumps(milliseconds(network, options.precision)))
         return 0
-    words = ["--network", str(options.network), "--precision", options.precision]
+    words = ["--network", str(network), "--precision", options.precision]
     small, large = [], []
     for _ in range(ROUNDS):
         small.append(in_a_process(words, REUSED | {PAGES: ""}))
@@ -53,6 +54,14 @@ def main(argv: list[str] | None = None) -> int:
         figures = f"{median(before):12.1f} {median(after):17.1f}"
         print(f"{batch:5} {figures}  {Estimate.ratio(before, after)}")
     return 0
+
+
+def find_served_network() -> Path:
+    # Not in the processes that are measured: it takes memory.
+    from benchmark.contenders import find_network
+    from scripts.server.served import find_served_version
+
+    return find_network(find_served_version())
 
 
 def in_a_process(words: list[str], memory: dict[str, str]) -> list[float]:
@@ -79,4 +88,4 @@ def milliseconds(network: Path, precision: str) -> list[float]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(run_guarded(main))
