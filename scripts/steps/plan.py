@@ -1,7 +1,9 @@
 """ONNX -> TensorRT plan for this GPU, built with trtexec and installed atomically.
 
-    python -m scripts.steps.plan --onnx build/onnx --out build/plan --batch 32 256
-    python -m scripts.steps.plan --onnx build/onnx --out build/plan \
+    python -m scripts.steps.plan --onnx build/onnx --timing-caches build/cache/timing \
+        --out build/plan --batch 32 256
+    python -m scripts.steps.plan --onnx build/onnx --timing-caches build/cache/timing \
+        --out build/plan \
         --minShapes input:1x3x224x224 --optShapes input:32x3x224x224 --maxShapes input:256x3x224x224
 
 Out: model.plan, manifest.json, and the logs of trtexec. Runs in the pytorch container.

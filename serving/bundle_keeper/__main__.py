@@ -1,7 +1,8 @@
 """Keeps a server and its door running: starts and watches them, and restores the smallest part that
 helps.
 
-    python -m bundle_keeper --run-dir build/run --repository build/live --http-port 8000 …
+    python -m bundle_keeper --run-dir build/run --repository build/live \
+        --admin-key-file build/key/admin.key
 
 Unknown options are passed to start_server.
 

@@ -1,6 +1,6 @@
 """A folder with a detector of transformers -> ONNX, checked against transformers.
 
-    python -m kinds.detection.detr.export --source street --side 800 --threshold 0.5 --out OUT
+    python -m kinds.detection.detr.export --folder street --side 800 --threshold 0.5 --out OUT
 
 Out: the same files as from kinds.detection.export, with uint8 `input`, where each of the network's
 queries is an anchor that covers the picture.
