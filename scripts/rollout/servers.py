@@ -28,7 +28,7 @@ from scripts.stacks.state import State
 
 
 class Servers:
-    """As scripts/stacks/many.py wants it."""
+    """As scripts/stacks/stack.py wants it."""
 
     def __init__(self, stack: ManyServers) -> None:
         self._stack = stack
