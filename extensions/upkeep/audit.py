@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from scripts.base import files, layers, wheels
+from scripts.artefacts import packages
+from scripts.base import files, inventory, layers, wheels
 from scripts.base.paths import ROOT
 
 OSV = "https://api.osv.dev/v1/querybatch"
@@ -49,6 +50,16 @@ def of_layers() -> list[Package]:
         for line in layers.read_locked(layer):
             name, version, _ = wheels.parts(line)
             found.setdefault((name, version), []).append(layer)
+    return [Package("PyPI", *package, tuple(where)) for package, where in sorted(found.items())]
+
+
+def of_versions(versions: Path) -> list[Package]:
+    """What models' programs import of their own."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for folder in packages.find_installed(versions):
+        for each in inventory.python([str(folder)]):
+            title = wheels.name_of(each["name"]), each["version"]
+            found.setdefault(title, []).append(str(folder.parent.relative_to(versions)))
     return [Package("PyPI", *package, tuple(where)) for package, where in sorted(found.items())]
 
 

@@ -21,14 +21,16 @@ from pathlib import Path
 from bundle_client import __version__
 from extensions.upkeep import backup
 from scripts import bootstrap
+from scripts.artefacts import packages
 from scripts.base import below, console, disk, files, inventory, layers, wheels
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON, REQUIREMENTS, ROOT
+from scripts.repository import archive
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour
 
 LAYERS = {"local": ("tools", "serve"), "cpu": ("tools",)}
-SUMS, INSTALL = "SHA256SUMS", "install.sh"
+SUMS, INSTALL, BACKUP = "SHA256SUMS", "install.sh", "backup.tar"
 NOT_OF_THE_BUNDLE = (".git", ".venv", "build", "own", ".env", ".env.before")
 
 # The wheels take 0.3 GB, the image 0.9 GB.
@@ -55,14 +57,10 @@ def write(target: Path, settings: Settings) -> list[str]:
         needed = sorted({layer for each in made_for for layer in LAYERS[each]})
         with console.waiting(f"fetching the packages of {', '.join(needed)}"):
             fetch(draft / "wheels", needed)
-        components = [
-            each
-            for wheel in sorted((draft / "wheels").iterdir())
-            for each in inventory.python([str(wheel)])
-        ]
+        components = [*list_packages(draft)]
         if "cpu" in made_for:
             components += _save_image(draft / "images" / "server.tar", settings)
-        backup.save(draft / "backup.tar", __version__, "")
+        backup.save(draft / BACKUP, __version__, "")
         unique = {each["bom-ref"]: each for each in components}
         inventory.write(draft, "triton-bundle-pack", __version__, [*unique.values()])
         shutil.copy2(Path(__file__).with_name(INSTALL), draft / INSTALL)
@@ -118,6 +116,19 @@ def _save_image(file: Path, settings: Settings) -> list[inventory.Component]:
     return components
 
 
+def list_packages(pack: Path) -> Iterator[inventory.Component]:
+    """Of the environment, and what models' programs import of their own, which is in the backup;
+    a licence's place is that in the pack."""
+    places = {wheel: wheel.relative_to(pack) for wheel in (pack / "wheels").iterdir()}
+    for own in packages.find_installed(archive.HERE):
+        places[own] = Path(BACKUP, backup.VERSIONS, own.relative_to(archive.HERE))
+    for here, place in sorted(places.items()):
+        for each in inventory.python([str(here)]):
+            for text in each["properties"]:
+                text["value"] = text["value"].replace(str(here), str(place), 1)
+            yield each
+
+
 def sums(folder: Path) -> Iterator[str]:
     """As sha256sum writes and checks them."""
     for path in sorted(folder.rglob("*")):
@@ -135,6 +146,6 @@ def unpack(pack: Path) -> None:
 
         with console.waiting("loading the server's image"):
             DockerStack(settings).images.load("server", image)
-    found = backup.verify_backup(pack / "backup.tar")
+    found = backup.verify_backup(pack / BACKUP)
     backup.restore(found)
     console.note(f"installed: {len(found.index.files)} files of {found.index.made}; next: make up")

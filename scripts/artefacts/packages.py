@@ -90,6 +90,11 @@ def prepare(requirements: Path, flavour: str, versions: Path | None = None) -> P
     return target
 
 
+def find_installed(versions: Path) -> list[Path]:
+    """The folders of packages of all that is kept there, of every pipeline."""
+    return sorted(noted.parent for noted in versions.glob(f"**/models/*/{PACKAGES}/{NOTED}"))
+
+
 def _read(requirements: Path) -> str:
     try:
         return requirements.read_text()

@@ -1,5 +1,6 @@
 """Asks OSV (https://osv.dev) for known flaws of every package: those of the environment's layers,
-and those of the server's image if it is built. Exit 1 if there are any.
+those that models' programs have of their own, and those of the server's image if it is built.
+Exit 1 if there are any.
 
     make audit
 
@@ -12,6 +13,7 @@ from extensions.upkeep import audit
 from extensions.upkeep.audit import Answer, Package
 from scripts.base import console, tables
 from scripts.base.errors import UserError
+from scripts.repository import archive
 from scripts.server import known_flaws
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour
@@ -20,7 +22,7 @@ from scripts.stacks import flavour
 def main() -> int:
     for version in known_flaws.read_listed()["tritonserver"]:
         console.note(known_flaws.summary(version))
-    packages = [*audit.of_layers(), *in_images()]
+    packages = [*audit.of_layers(), *audit.of_versions(archive.HERE), *in_images()]
     with console.waiting(f"asking OSV about {len(packages)} packages"):
         answer = ask_osv(packages)
     if lacking := answer.lacking(packages):

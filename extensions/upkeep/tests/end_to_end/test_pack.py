@@ -110,6 +110,7 @@ def test_a_pack_serves_without_a_network(tmp_path: Path, exported: Path, whose: 
         assert len(wheels) > 50 and versions["nvidia-pytriton"] and versions["libc6"]
         assert all(any(each.startswith(f"{name.partition('-')[0]}") for each in wheels)
                    for name in ("numpy", "openvino", "nvidia_pytriton"))  # fmt: skip
+        assert (versions.get("robins") == "1.0") == (whose == "birds")
         answers = []
         for flavour, engine in {"local": "", "cpu": OWN_ENGINE}.items():
             there = tmp_path / flavour
