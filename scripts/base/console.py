@@ -27,6 +27,10 @@ class Output(Console):
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else printable(text), style, control)
 
+    def on_broken_pipe(self) -> None:
+        """Whoever reads it has had enough, which is no fault (run_guarded); rich would exit."""
+        raise BrokenPipeError
+
 
 # In a pipe nothing wraps: whoever searches it finds each row on one line.
 ENDLESS = 100_000

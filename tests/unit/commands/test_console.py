@@ -2,12 +2,16 @@
 
 import io
 import json
+import subprocess
+import sys
+from subprocess import PIPE
 
 import pytest
 from rich.table import Table
 
 from scripts.base import console, tables
 from scripts.base.errors import UserError, run_guarded
+from tests.project import ROOT
 
 ODD = "\x1b]0;mine\x9ba\u202e"
 SEEN = "\\x1b]0;mine\\x9ba\\u202e"
@@ -58,3 +62,28 @@ def test_what_reports_does_so_in_json(
         {"model": "owls", "v": "", "share": "1%"},
         {"0": "Docker", "1": "ok"},
     ]
+
+
+def test_who_reads_no_further_fails_nothing() -> None:
+    """Such as `make status | head -1`."""
+    program = """
+import sys
+from scripts.base import console, tables
+from scripts.base.errors import run_guarded
+
+def main():
+    console.note("ready")
+    sys.stdin.read()  # until nobody reads any more
+    tables.show("ll", (), [("Docker", "ok")])
+    return 3
+
+sys.exit(run_guarded(main))
+"""
+    words = [sys.executable, "-c", program]
+    with subprocess.Popen(words, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=ROOT, text=True) as run:
+        assert run.stdin and run.stdout and run.stderr
+        assert run.stdout.readline() == "- ready\n"
+        run.stdout.close()
+        run.stdin.close()
+        assert run.stderr.read() == ""
+    assert run.returncode == 0
