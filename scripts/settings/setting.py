@@ -137,7 +137,14 @@ def number_or_none(comment: str, *parts: Part) -> Setting[float | None]:
 
 
 def flag(comment: str, *parts: Part) -> Setting[bool]:
-    return Setting("", bool, "1", comment, *parts)
+    """Whoever writes 0 or no shall not get what it would allow."""
+
+    def read(text: str) -> bool:
+        if text not in ("", "1"):
+            raise ValueError
+        return bool(text)
+
+    return Setting("", read, "1 or empty", comment, *parts)
 
 
 def path(comment: str, *parts: Part) -> Setting[Path | None]:

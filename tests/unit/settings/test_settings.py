@@ -97,12 +97,13 @@ def test_two_ports_are_not_the_same(tmp_path: Path) -> None:
         ({"TOP": "0"}, "TOP=0 must be a positive integer"),
         ({"LATENCY_MS": "soon"}, "LATENCY_MS=soon must be a positive number"),
         ({"LATENCY_MS": "nan"}, "LATENCY_MS=nan must be a positive number"),
+        ({"YES": "0"}, "YES=0 must be 1 or empty"),
     ],
 )
 def test_arguments_have_types_too(given: dict[str, str], wanted: str) -> None:
     with pytest.raises(UserError) as refused:
         asked = arguments.load(given)
-        print(asked.canary, asked.top, asked.latency_ms)
+        print(asked.canary, asked.top, asked.latency_ms, asked.yes)
     assert refused.value.cause == wanted
     nothing = arguments.load({})
     assert (nothing.canary, nothing.top, nothing.json) == (None, 5, False)
