@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, count, zip_longest
+from itertools import zip_longest
 
 from rich.text import Text
 
@@ -47,11 +47,16 @@ def show(columns: str, head: Sequence[str], rows: Iterable[Row]) -> None:
 
 
 def _name_cells(head: Sequence[str], row: Row) -> dict[str, object]:
-    """By the names of the columns, where they have any; figures as numbers."""
+    """By the names of the columns, where they have any, else by their numbers; figures as
+    numbers."""
     if isinstance(row, str):
         return {"says": row}
-    named = zip(chain(head, count(len(head))), row, strict=False)
-    return {str(name): _value(cell) for name, cell in named if not isinstance(cell, Bar)}
+    named: dict[str, object] = {}
+    for number, (name, cell) in enumerate(zip_longest(head, row)):
+        if not isinstance(cell, Bar | None):
+            is_new = name and name not in named
+            named[name if is_new else f"{name or ''} {number}".strip()] = _value(cell)
+    return named
 
 
 def _value(cell: Text | str) -> object:

@@ -55,12 +55,14 @@ def test_what_reports_does_so_in_json(
     console.note("ready [bold]")
     tables.show("lrl", ("model", "v", "share"), ["main", ("birds", "2", "3.5"), ("owls", "", "1%")])
     tables.show("ll", (), [("Docker", "ok")])
+    tables.show("lrlr", ("", "certain", "", "certain"), [("right", "50.0%", "1 of 2", "9%")])
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
         {"says": "ready [bold]"},
         {"says": "main"},
         {"model": "birds", "v": 2, "share": 3.5},
         {"model": "owls", "v": "", "share": "1%"},
         {"0": "Docker", "1": "ok"},
+        {"0": "right", "certain": "50.0%", "2": "1 of 2", "certain 3": "9%"},
     ]
 
 
