@@ -19,7 +19,7 @@ READER = 65532
 @contextlib.contextmanager
 def one_at_a_time(path: Path = OF_CHANGES) -> Iterator[None]:
     def waits(holder: str) -> None:
-        console.note(f"waiting for another make command to finish ({holder})")
+        console.note(f"waiting for another command to finish ({holder})")
 
     with hold_lock(path, waits):
         yield

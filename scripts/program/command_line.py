@@ -59,6 +59,8 @@ def parse(typed: Iterable[str], verbs: Mapping[str, Verb], environment: Mapping[
             call.settings["JSON"] = "1"
         elif word == "--all":
             call.settings["ALL"] = "1"
+        elif name in OPTIONS:
+            raise WrongWord(f"{name} takes no value", f"write {name} alone")
         elif word.startswith("-"):
             raise WrongWord(f"unknown option {name}", suggest(name, OPTIONS))
         elif equals:

@@ -25,12 +25,13 @@ def prepare(folder: Path) -> None:
     earlier = _read_note(folder)
     if wanted is None or earlier == wanted:
         return
+    another = f"name another one: {PACKAGE} --folder DIR …"
     if earlier is None and folder.exists() and not _is_empty(folder):
-        raise UserError(
-            f"{folder} has other files, and is not a folder of {PACKAGE}",
-            f"name another one: {PACKAGE} --folder DIR …",
-        )
-    folder.mkdir(parents=True, exist_ok=True)
+        raise UserError(f"{folder} has other files, and is not a folder of {PACKAGE}", another)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileNotFoundError, NotADirectoryError) as fault:
+        raise UserError(f"{folder} cannot be made ({fault.strerror})", another) from None
     # Begun: who finds no hashes goes on, instead of taking it for somebody else's folder.
     _write_note(folder, dict.fromkeys(earlier or {}, ""))
     for name in (earlier or {}).keys() - wanted.keys():

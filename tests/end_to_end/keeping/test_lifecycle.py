@@ -71,7 +71,7 @@ def test_up_twice_at_once(project: Project) -> None:
     outputs = [make.communicate(timeout=300)[0] for make in (first, second)]
     assert [first.returncode, second.returncode] == [0, 0], outputs
     assert sum("up already" in text for text in outputs) == 1
-    assert sum("waiting for another make" in text for text in outputs) == 1
+    assert sum("waiting for another command" in text for text in outputs) == 1
 
 
 def test_ctrl_c_during_the_export(project: Project) -> None:

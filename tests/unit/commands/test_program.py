@@ -66,6 +66,8 @@ def test_what_is_wrong_is_named() -> None:
     assert fault.value.remedy == "did you mean classify?"
     with pytest.raises(UserError, match=r"photo\.jpg is not a setting"):
         command_line.parse(["classify", "photo.jpg"], KNOWN, {})
+    with pytest.raises(UserError, match="--json takes no value"):
+        command_line.parse(["classify", "--json=1"], KNOWN, {})
 
 
 def _package(monkeypatch: pytest.MonkeyPatch, home: Path, texts: dict[str, str]) -> None:
@@ -102,6 +104,15 @@ def test_what_is_not_its_own_is_refused(
     with pytest.raises(UserError, match="has other files"):
         folder.prepare(theirs / "thesis.txt" if is_file else theirs)
     assert [each.name for each in theirs.iterdir()] == ["thesis.txt"]
+
+
+def test_a_folder_that_cannot_be_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _package(monkeypatch, tmp_path / "new", {"Makefile": "2"})
+    (tmp_path / "thesis.txt").touch()
+    with pytest.raises(UserError, match="bundle cannot be made"):
+        folder.prepare(tmp_path / "thesis.txt" / "bundle")
 
 
 def test_bash_completes_commands_and_settings() -> None:
