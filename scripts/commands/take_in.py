@@ -42,8 +42,13 @@ class HereForGpu(Here):
 
 def main() -> int:
     given = dict(os.environ)
-    for folder in sys.argv[1:]:
-        given = find_words(Path(folder)) | given
+    for folder in map(Path, sys.argv[1:]):
+        if not any(folder.iterdir()):
+            raise UserError(
+                f"{folder} is empty",
+                "mount a folder with an .onnx file or an .xml of OpenVINO, and labels.txt",
+            )
+        given = find_words(folder) | given
     source = sources.find_source(given.get("FROM", ""))
     if source.network is None:
         raise UserError(
