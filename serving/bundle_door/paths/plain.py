@@ -37,6 +37,9 @@ TOO_MUCH = Refused(
     "the pictures before this one are as large as those of a request may be together; send it in"
     " another request (or raise MAX_MEGAPIXELS)",
 )
+# What Triton puts before a model's words, and where to look if those say no remedy.
+ENSEMBLE = re.compile(r"^in ensemble '[^']*', ")
+LOG = "see the server's log (make logs)"
 # A parameter: 1, and the answer says which class each pixel belongs to.
 MASK = "mask"
 
@@ -193,5 +196,6 @@ def explain_refusal(refused: Refused) -> Answer:
 
 
 def why(refused: Refused) -> dict[str, str]:
-    cause, _, remedy = str(refused).partition("; ")
-    return {"cause": cause, "remedy": remedy or "see the server's log (make logs)"}
+    cause, _, remedy = ENSEMBLE.sub("", str(refused)).partition("; ")
+    usual = "make models lists the models" if refused.status == 404 else LOG
+    return {"cause": cause, "remedy": remedy or usual}
