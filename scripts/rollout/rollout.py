@@ -318,7 +318,7 @@ def judge(
 ) -> Figures:
     """Compares it with the old version's requests at the same time, or else with earlier ones. A
     failure counts at once, a client's too; everything else only if it persists."""
-    mark, began, looks, is_short = stream.mark(), time.monotonic(), 0, False
+    mark, began, looks, is_short, so_far = stream.mark(), time.monotonic(), 0, False, ""
 
     def compare() -> tuple[Figures, Figures]:
         answers = stream.answers_since(mark)
@@ -337,7 +337,7 @@ def judge(
         return is_certain(of_old, of_new, max_p99_ratio)
 
     while True:
-        watch(stream, seconds, what, is_decided)
+        watch(stream, seconds, f"{what}{so_far}", is_decided)
         if reason := clients_objection():
             raise Refused(new, reason, fails=True)
         late = time.monotonic() - began > max(MOST_WATCHES * seconds, PATIENCE_S)
@@ -346,6 +346,7 @@ def judge(
         if is_short:
             reason = f"only {of_new.asked} requests reached it; {FEW} are compared"
             remedy = f"{STAYS}; if the server is so busy, give it longer: raise WATCH_SECONDS"
+            so_far = f" ({of_new.asked} of {FEW} so far)"
             if late:
                 break
             continue
