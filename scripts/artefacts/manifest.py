@@ -196,7 +196,7 @@ def lines_of(labels: Path | None) -> list[str]:
         return labels.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as fault:
         raise UserError(
-            f"cannot read labels at {labels} ({fault})", "name a text file: LABELS="
+            f"cannot read labels at {labels} ({fault})", "name a text in UTF-8: LABELS="
         ) from None
 
 

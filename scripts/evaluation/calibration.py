@@ -50,8 +50,9 @@ def measure_calibration(answers: Answers) -> Calibration:
     # Chance alone makes an error of a resample larger than that of what it was drawn from: the
     # interval is reflected at it.
     upper, lower = np.quantile(drawn, (1 - OUTSIDE, OUTSIDE))
-    low, high = max(0.0, 2 * error - float(upper)), max(error, 2 * error - float(lower))
-    return Calibration(error, min(low, error), high, _bins(place, sure, right))
+    low, high = 2 * error - float(upper), 2 * error - float(lower)
+    low, high = min(max(low, 0.0), error), max(min(high, 1.0), error)
+    return Calibration(error, low, high, _bins(place, sure, right))
 
 
 def _error(place: NDArray[np.int64], off: NDArray[np.float64], count: int) -> float:

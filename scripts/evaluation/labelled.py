@@ -170,6 +170,13 @@ def require_known(
     unknown = [each for each in labels.most_common() if each[0] not in known]
     if not unknown:
         return
+    for label, _ in unknown:
+        alike = [str(n) for n, each in enumerate(classes) if _simplify(each) == _simplify(label)]
+        if len(alike) > 1:
+            raise UserError(
+                f"EVAL has the class {label}, as {model} calls {len(alike)} of its classes",
+                f"write the number of one instead: {_some(alike)}",
+            )
     raise UserError(
         f"EVAL has {_count(len(unknown), 'class', 'classes')} that {model} does not know: "
         f"{_some([f'{label} ({count})' for label, count in unknown])}",

@@ -93,7 +93,8 @@ def read(path: Path) -> Any:
     except Exception:  # protobuf's errors have no common base class
         model = None
     if model is None or not model.graph.node:  # a short text parses as an empty network
-        raise UserError(f"{path} cannot be read as ONNX", "name an .onnx file")
+        what = "cannot be read as ONNX" if path.stat().st_size else "is empty"
+        raise UserError(f"{path} {what}", "copy or export it again: all of it, as ONNX")
     # Older files list their weights among the inputs too, and are valid as newer ones.
     model.ir_version = max(model.ir_version, 4)
     return model
@@ -157,7 +158,8 @@ def _picture(path: Path, pixels: Any, hints: Hints) -> tuple[bool, int, Size]:
     asked = hints.size or (None, None)
     if any(None not in (has, want) and has != want for has, want in zip(fixed, asked, strict=True)):
         raise UserError(
-            f"{what}, and {asked[0]}x{asked[1]} was asked for", "omit SIZE, or crop in the recipe"
+            f"{what}, and pictures of {asked[0]}x{asked[1]} are wanted",
+            "omit SIZE (or crop in the recipe); a new version keeps the size of the live one",
         )
     usual = hints.size or hints.usual or (None, None)
     size = [has or want for has, want in zip(fixed, usual, strict=True)]

@@ -66,6 +66,8 @@ def adopt(wanted: Foreign, out: Path) -> None:
             require_exclusive(name, numbers)
         reference = scores(numbers, reading)
     tell(f"  {name} gives {reading.gives}: {reading.why}")
+    if not labels:
+        tell("  no labels: classes are called by their numbers; LABELS= names a text with theirs")
     labels = labels_for(labels, reference.shape[1], wanted.labels, name)
     is_rounded = not is_ir(wanted.network) and has_eight_bits(form.model.graph.node)
     bound, prepared = (EIGHT_BITS, EIGHT_BITS) if is_rounded else (BOUND, PREPARED)

@@ -172,7 +172,8 @@ def _no_network(source: Path) -> UserError:
     if isinstance(state, dict):
         return UserError(
             f"{source.name} has weights, and no network",
-            f"name its architecture: ARCH=resnet18 WEIGHTS={source}",
+            f"serve it by its architecture: make up ARCH=resnet18 WEIGHTS={source}; or save the "
+            f"whole network: {SAVE}",
         )
     return UserError(f"{source.name} has no network", f"save one: {SAVE}")
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from scripts.artefacts import exporting
 from scripts.artefacts.manifest import external_data
-from scripts.artefacts.progress import step
+from scripts.artefacts.progress import step, tell
 from scripts.artefacts.shapes import sides
 from scripts.base.errors import UserError, run_guarded
 from scripts.evaluation.paired import Paired
@@ -57,6 +57,10 @@ class Tried:
         return right
 
     @property
+    def name(self) -> str:
+        return self.guess.name + (", in another order" if self.in_order else "")
+
+    @property
     def share(self) -> Share:
         return Share(int(self.right.sum()), len(self.right))
 
@@ -77,8 +81,8 @@ class Wanted:
 def main(argv: list[str] | None = None) -> int:
     wanted = exporting.read(Wanted, argv)
     items = json.loads(wanted.items.read_text())
-    with step(f"trying how {wanted.network.name} wants pictures, on {len(items)}"):
-        found = search(wanted, [(wanted.labelled / name, truth) for name, truth in items])
+    tell(f"- trying how {wanted.network.name} wants pictures, on {len(items)}:")
+    found = search(wanted, [(wanted.labelled / name, truth) for name, truth in items])
     wanted.out.write_text(json.dumps(found, indent=2) + "\n")
     return 0
 
@@ -108,7 +112,7 @@ def search(wanted: Wanted, items: Sequence[tuple[Path, int]]) -> dict[str, Any]:
         best = in_order if in_order.order else best
     changed = {key: value for key, value in best.guess.how.items() if how.get(key) != value}
     return {
-        "tried": {each.guess.name: each.share.count for each in asked.tried},
+        "tried": {each.name: each.share.count for each in asked.tried if each is not usual},
         "usual": usual.share.count,
         "best": best.share.count,
         "of": best.share.of,
@@ -146,7 +150,8 @@ class Asked:
         self.tried = list[Tried]()
 
     def about(self, guess: Guess, in_order: bool = False) -> Tried:
-        first = self._find_first(guess.how)
+        with step(guess.name):
+            first = self._find_first(guess.how)
         names = [str(number) for number in range(self._classes)]
         answers = Answers(names, self._truth, first[:, None], np.ones(len(first)))
         self.tried.append(Tried(guess, answers, in_order))

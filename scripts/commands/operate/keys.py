@@ -30,7 +30,7 @@ def main() -> int:
             if asked.add:
                 show(asked.add, key_file.add(KEYS, Client(asked.add, asked.rate)))
             if not (asked.add or asked.revoke):
-                tables.show("lr", ("client", "requests a second"), list_clients())
+                show_clients()
     except BadKeys as fault:
         raise UserError.from_fault(fault, "make keys lists them") from None
     return 0
@@ -39,6 +39,13 @@ def main() -> int:
 def show(name: str, key: str) -> None:
     console.note(f"the API key of {name}, shown only once; set BUNDLE_API_KEY to it, or send:")
     print(f"Authorization: Bearer {key}")
+
+
+def show_clients() -> None:
+    if clients := [*list_clients()]:
+        tables.show("lr", ("client", "requests a second"), clients)
+    else:
+        console.note("no keys yet; make keys ADD=ann makes one")
 
 
 def list_clients() -> Iterator[tuple[str, str]]:

@@ -54,7 +54,8 @@ def main() -> int:
         console.note(f"answered and failed: of {many}, since each started")
     console.note(_engine(known, version))
     if version.evaluated:
-        console.note(f"evaluated: {evaluations.describe(version.evaluated)}")
+        right = evaluations.describe(version.evaluated)
+        console.note(f"{version.pipeline.ensemble} evaluated: {right}")
     console.note(known_flaws.summary(triton_api.get(known.http)["version"]))
     for event in stack.keeper_state().get("events", [])[-MOST_EVENTS:]:
         console.note(

@@ -28,8 +28,9 @@ def main() -> int:
     pipeline = pipelines.find_asked_pipeline()
     if source := next((os.environ[word] for word in OTHERS if os.environ.get(word)), None):
         raise UserError(
-            "a new version is of the pipeline that there is, and FROM of another one",
-            f"make publish{pipeline.option} WEIGHTS={source}, or another pipeline: make add-model",
+            "FROM= begins another pipeline",
+            f"of {pipeline.name}, a new version is made of it by make publish{pipeline.option} "
+            f"WEIGHTS={source}",
         )
     if os.environ.get("LABELS"):
         raise UserError(

@@ -80,9 +80,11 @@ def _try_each(
 def _tell(found: Mapping[str, Any], data: str, labels: Sequence[str], name: str) -> list[str]:
     of, best = found["of"], found["best"]
     ways = sorted(found["tried"].items(), key=lambda way: (-way[1], len(way[0])))[:SHOWN]
+    ways.insert(0, ("as usual", found["usual"]))
     said = [f"{way}: {count / of:.0%} right" for way, count in ways]
-    lines = [f"pictures, on {of} of {data}: as usual: {found['usual'] / of:.0%} right; "]
-    lines[0] += "; ".join(said)
+    lines = [f"pictures, on {of} of {data}: {'; '.join(said)}"]
+    if not (found["pictures"] or found["order"]):
+        lines[0] += "; no other way is better beyond chance"
     if found["order"]:
         path = evaluations.ORDERED / f"{name}.txt"
         order = np.array(found["order"])

@@ -197,7 +197,11 @@ def _is_made_of(name: str, given: Mapping[str, str]) -> bool:
         noted = json.loads((folders.own().networks / name / GIVEN).read_text())
     except (OSError, ValueError):
         return False
-    return bool(noted == given and name in pipelines.recipes())
+    if not (given.items() <= noted.items() and name in pipelines.recipes()):
+        return False
+    if kept := [f"{word}={text}" for word, text in noted.items() if word not in given]:
+        console.note(f"{name} is taken in already, with {', '.join(kept)}")
+    return True
 
 
 def _go_back(pipeline: Pipeline, before: str) -> None:

@@ -146,8 +146,9 @@ def test_unknown_classes_are_named_and_counted(folders: Path) -> None:
 def test_a_name_that_two_classes_have_says_nothing() -> None:
     """Two of ImageNet's are called crane."""
     classes = ("crane", "mug", "crane")
-    with pytest.raises(UserError, match="crane"):
+    with pytest.raises(UserError, match="birds calls 2 of its classes") as refused:
         classes_of(Labelled([Item("1", "crane", "")]), classes)
+    assert refused.value.remedy == "write the number of one instead: 0, 2"
     assert classes_of(Labelled([Item("1", "2", ""), Item("2", "mug", "")]), classes) == [2, 1]
 
 
@@ -215,6 +216,11 @@ def test_a_model_that_is_as_often_right_as_it_is_sure(scale: float) -> None:
     assert found.low <= found.error <= found.high
     assert sum(each.right.of for each in found.bins) == 4000
     assert found.error < 0.03 if scale == 1 else isclose(found.error, 0.28, abs_tol=0.03)
+
+
+def test_no_error_is_larger_than_all() -> None:
+    sure_and_wrong = answers(np.zeros(3), np.ones(3), np.array([0.9, 0.4, 0.95]))
+    assert measure_calibration(sure_and_wrong).high <= 1
 
 
 @pytest.mark.parametrize(
