@@ -46,18 +46,19 @@ class Form:
     is_json = False
 
 
-def note(text: str) -> None:
-    say(text if Form.is_json else f"- {text}", indent="  ")
+def note(text: str, **fields: object) -> None:
+    say(text if Form.is_json else f"- {text}", indent="  ", **fields)
 
 
 def write_json(values: Mapping[str, object]) -> None:
     out.print(json.dumps(values), markup=False, soft_wrap=True)
 
 
-def say(text: str, indent: str = "") -> None:
-    """In a terminal, broken between words; what follows is indented."""
+def say(text: str, indent: str = "", **fields: object) -> None:
+    """In a terminal, broken between words; what follows is indented. `fields`: what a program
+    would have to read out of it."""
     if Form.is_json:
-        write_json({"says": as_called(text)})
+        write_json({"says": as_called(text), **fields})
         return
     out.print(fold(printable(as_called(text)), out.width, indent), markup=False, soft_wrap=True)
 

@@ -187,7 +187,7 @@ def switch_to(
     up_now.shared.record(history.SERVES, target, how, f"{new.what}; {done}")
     if new.pipeline.is_main:
         _remember(up_now, new, how)
-    console.note(f"{new.title} is live; {done}")
+    console.note(f"{new.title} is live; {done}", version=target, failed=failed)
 
 
 def _prepare_contest(up_now: Up, new: Version) -> Contest | None:

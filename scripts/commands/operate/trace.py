@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -36,8 +37,12 @@ def main() -> int:
     prepare = partial(recipe.read_question, asked)
     answer, found = ask_traced(server.http, pipeline.ensemble, prepare, has_files, trace)
     console.say(f"{asked[0] if asked else 'its example'}: {printable(answer)}")
-    for line in draw_spans(found, console.out.width):
-        console.say(line)
+    if console.Form.is_json:
+        for span in found:
+            console.write_json(asdict(span))
+    else:
+        for line in draw_spans(found, console.out.width):
+            console.say(line)
     silent = recipe.network_model(GPU) if server.flavour == "gpu" else None
     if silent and silent not in [each.name for each in found if each.where == STEP]:
         console.say(f"{silent} has no span: Triton computes it, between what does")

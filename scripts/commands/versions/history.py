@@ -5,6 +5,7 @@ make history [MODEL=birds]
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 
 from scripts.base import console, lock
@@ -29,7 +30,8 @@ def main() -> int:
     for event in events:
         if event.what != history.BEGINS or event is cut:
             when = f"{_here(event.time)}  "
-            console.say(f"{when}{history.describe(event)}", indent=" " * len(when))
+            said = f"{when}{history.describe(event)}"
+            console.say(said, indent=" " * len(when), **asdict(event))
     if cut and (holder := find_holder(lock.OF_CHANGES)):
         console.note(f"the {cut.how} of version {cut.version} is under way ({holder})")
     elif cut:
@@ -37,7 +39,8 @@ def main() -> int:
             f"the {cut.how} of version {cut.version} was interrupted; to recover: "
             + brings_up(pipeline)
         )
-    console.note(f"version {history.serving(events)} is live")
+    live = history.serving(events)
+    console.note(f"version {live} is live", live=live)
     return 0
 
 

@@ -54,10 +54,12 @@ def main() -> int:
         stack.prepare()
         version = up.build_version(stack, settings, pipeline, serving)
         if version == serving:
-            console.note(f"nothing changed: {version.describe()} is live")
+            what = f"nothing changed: {version.describe()} is live"
+            console.note(what, version=version.number)
             return 0
         shared.push_version(version)
         shared.record(history.PUBLISHED, version.number, "publish", version.what)
         old_versions.trim(shared, pipeline, settings.keep_versions, "publish")
-    console.note(f"published: {version.describe()}; next: make rollout{pipeline.option}")
+    done = f"published: {version.describe()}; next: make rollout{pipeline.option}"
+    console.note(done, version=version.number)
     return 0

@@ -52,12 +52,12 @@ def test_what_reports_does_so_in_json(
 ) -> None:
     monkeypatch.setattr(console.Form, "is_json", True)
     monkeypatch.setattr(console, "out", console.Output(highlight=False, width=console.ENDLESS))
-    console.note("ready [bold]")
+    console.note("ready [bold]", version=3)
     tables.show("lrl", ("model", "v", "share"), ["main", ("birds", "2", "3.5"), ("owls", "", "1%")])
     tables.show("ll", (), [("Docker", "ok")])
     tables.show("lrlr", ("", "certain", "", "certain"), [("right", "50.0%", "1 of 2", "9%")])
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
-        {"says": "ready [bold]"},
+        {"says": "ready [bold]", "version": 3},
         {"says": "main"},
         {"model": "birds", "v": 2, "share": 3.5},
         {"model": "owls", "v": "", "share": "1%"},
