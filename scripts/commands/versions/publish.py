@@ -29,8 +29,7 @@ def main() -> int:
     if source := next((os.environ[word] for word in OTHERS if os.environ.get(word)), None):
         raise UserError(
             "FROM= begins another pipeline",
-            f"of {pipeline.name}, a new version is made of it by make publish{pipeline.option} "
-            f"WEIGHTS={source}",
+            f"for a new version of {pipeline.name}: make publish{pipeline.option} WEIGHTS={source}",
         )
     if os.environ.get("LABELS"):
         raise UserError(
