@@ -98,6 +98,6 @@ def test_options_that_contradict_a_foreign_network(foreign: Path, tmp_path: Path
     (tmp_path / "labels.txt").write_text("cat\ndog\n")
     with pytest.raises(UserError, match=r"2 labels, and tiny\.onnx 5 classes"):
         adopted(foreign, tmp_path / "onnx", "--labels", str(tmp_path / "labels.txt"))
-    with pytest.raises(UserError, match=r"float .dynamic, 3, 96, 96., and 64x64 was asked"):
+    with pytest.raises(UserError, match=r"float .dynamic, 3, 96, 96., and pictures of 64x64"):
         adopted(foreign, tmp_path / "onnx", crop=64)
     assert not (tmp_path / "onnx").exists()
