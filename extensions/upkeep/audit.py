@@ -45,22 +45,28 @@ class Answer:
 
 def of_layers() -> list[Package]:
     """The Python packages of every layer of the environment."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for layer in sorted({file.stem for file in layers.list_resolved()}):
-        for line in layers.read_locked(layer):
-            name, version, _ = wheels.parts(line)
-            found.setdefault((name, version), []).append(layer)
-    return [Package("PyPI", *package, tuple(where)) for package, where in sorted(found.items())]
+    return _gather(
+        (layer, *wheels.parts(line)[:2])
+        for layer in sorted({file.stem for file in layers.list_resolved()})
+        for line in layers.read_locked(layer)
+    )
 
 
 def of_versions(versions: Path) -> list[Package]:
     """What models' programs import of their own."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for folder in packages.find_installed(versions):
-        for each in inventory.python([str(folder)]):
-            title = wheels.name_of(each["name"]), each["version"]
-            found.setdefault(title, []).append(str(folder.parent.relative_to(versions)))
-    return [Package("PyPI", *package, tuple(where)) for package, where in sorted(found.items())]
+    return _gather(
+        (str(folder.parent.relative_to(versions)), wheels.name_of(each["name"]), each["version"])
+        for folder in packages.find_installed(versions)
+        for each in inventory.python([str(folder)])
+    )
+
+
+def _gather(found: Iterable[tuple[str, str, str]]) -> list[Package]:
+    """Of places, names and versions: each package once."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for where, name, version in found:
+        places.setdefault((name, version), []).append(where)
+    return [Package("PyPI", *package, tuple(where)) for package, where in sorted(places.items())]
 
 
 def of_sbom(sbom: str, image: str) -> list[Package]:
