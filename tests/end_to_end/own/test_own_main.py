@@ -84,6 +84,8 @@ def test_every_command_means_the_main_one(fresh: Project, tmp_path: Path) -> Non
     fresh.made("up", **words)
     assert "up already" in fresh.made("up"), "it was named once"
     assert "up already" in fresh.made("up", **words), "the same again"
+    said = fresh.made("up", FROM=words["FROM"])
+    assert f"with LABELS={words['LABELS']}" in said and "up already" in said, "and with fewer words"
     other = draw_network(tmp_path / "other.onnx", seed=1)
     refused = fresh.make("publish", FROM=str(other))
     assert f"make publish WEIGHTS={other}" in error_lines(refused.stderr)[0]
