@@ -28,7 +28,7 @@ class Output(Console):
             yield Segment(text if control else printable(text), style, control)
 
     def on_broken_pipe(self) -> None:
-        """Whoever reads it has had enough, which is no fault (run_guarded); rich would exit."""
+        """No fault, if nobody reads on (run_guarded); rich would exit."""
         raise BrokenPipeError
 
 
