@@ -6,6 +6,8 @@
 PYTHON_M := @env --block-signal=INT .venv/bin/python -m
 RUN := $(PYTHON_M) scripts.commands
 PYTEST := .venv/bin/python -m pytest
+# What runs servers under load keeps two cores busy with fewer workers.
+LONG := -n 3 -m "long and not rare"
 
 # Passed on as typed: make would expand a $ in a file name or text.
 $(foreach name,IMG IN OUT SOUND TEXT INPUTS VIDEO,$(eval override export $(name) := $$(value $(name))))
@@ -152,14 +154,14 @@ test: $(if $(ARGS),,lint) $(LAYER)/test $(APART) ## The same, plus the main pipe
 	@$(PYTEST) $(or $(ARGS),-m "not long and not rare")
 
 test-all: test ##+ The same, plus the long tests: rollouts under load, S3 faults, the GPU rehearsal, rivals, soak
-	@$(PYTEST) -m "long and not rare"
+	@$(PYTEST) $(LONG)
 
 test-changed: test ##+ The same, plus the long tests of what has changed: SINCE=main
 	@tests="$$(.venv/bin/python -m tests.touched $(or $(SINCE),main))" && { [ -z "$$tests" ] || \
-		$(PYTEST) -m "long and not rare" $$tests || [ $$? = 5 ]; }
+		$(PYTEST) $(LONG) $$tests || [ $$? = 5 ]; }
 
 test-rare: $(LAYER)/test $(APART) ##+ The rest: a swarm, a pod, packs, upgrades, and end-to-end tests again, in containers
-	@$(PYTEST) -m rare
+	@$(PYTEST) -n 3 -m rare
 
 pins: $(LAYER)/check ##+ Renew the versions and hashes of Python packages (ONLY=pillow,numpy)
 	$(RUN) pins
