@@ -1,11 +1,14 @@
 """Runs the command line of command.py, and exits cleanly when it is interrupted."""
 
+import errno
 import os
 import signal
 import sys
 from collections.abc import Sequence
 
-INTERRUPTED, BROKEN_PIPE = 130, 141
+FAILED, INTERRUPTED, BROKEN_PIPE = 1, 130, 141
+# Behind standard output.
+DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,9 +28,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The remaining buffer would break the pipe again when Python exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        forget_output()
         return BROKEN_PIPE
+    except OSError as exc:
+        if exc.errno not in DISK_FAULTS:
+            raise
+        forget_output()
+        print(f"error: the answers cannot be written: {exc.strerror}", file=sys.stderr)
+        return FAILED
+
+
+def forget_output() -> None:
+    """What is left in the buffer would fail again when Python exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

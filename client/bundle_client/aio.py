@@ -167,7 +167,7 @@ class AsyncClient:
 
     async def _connection(self) -> Connection:
         if self._opened is None:
-            await asyncio.to_thread(knock, self.server)
+            await patiently_async(partial(asyncio.to_thread, knock, self.server), lambda: self._met)
         # Several first pictures may have knocked at the same time; one connection serves all.
         if self._opened is None:
             self._opened = Connection(self.server, asynchronous=True)

@@ -95,7 +95,12 @@ def keep_answers(path: Path, top: int) -> Iterator[AnswerFile]:
         file.seek(0)
         yield AnswerFile(path, file, top)
         if lines != path:
-            write_parquet(lines, path, top)
+            try:
+                write_parquet(lines, path, top)
+            except OSError as exc:
+                raise ClientError(
+                    f"cannot write {path}: {exc.strerror or exc}", f"the answers are in {lines}"
+                ) from exc
 
 
 def list_columns(top: int) -> list[str]:

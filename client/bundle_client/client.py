@@ -238,7 +238,7 @@ class Client:
 
     def _connection(self) -> Connection:
         if not hasattr(self._mine, "connection"):
-            knock(self.server)
+            patiently(partial(knock, self.server), lambda: self._met)
             self._mine.connection = Connection(self.server, asynchronous=False)
         connection: Connection = self._mine.connection
         return connection

@@ -25,7 +25,7 @@ from .client import Client
 from .errors import CONCERNS_ALL, ClientError, ServerUnreachable
 from .server import PORTS, PROTOCOLS
 from .settings import TIMEOUT_S
-from .sources import Source, expand, name_of
+from .sources import Source, expand, is_standard_input, name_of
 
 ANSWERED, FAILED, UNREACHABLE, INTERRUPTED = 0, 1, 3, 130
 # Up to so many pictures get a table each, more of them a line each.
@@ -40,8 +40,9 @@ def run(argv: Sequence[str] | None) -> int:
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     parser = arguments()
     options = parser.parse_args(argv)
-    if "-" in options.sources and sys.stdin.isatty():
-        parser.error("- reads a picture from standard input, which is a terminal here")
+    if "-" in options.sources and (sys.stdin is None or sys.stdin.isatty()):
+        is_what = "closed" if sys.stdin is None else "a terminal"
+        parser.error(f"- reads a picture from standard input, which is {is_what} here")
     named = [sys.stdin.buffer if source == "-" else source for source in options.sources]
     try:
         with hold_back_interrupts():
@@ -60,6 +61,9 @@ def run(argv: Sequence[str] | None) -> int:
         answers = ask([] if options.out else sources)
     except ValueError as exc:
         parser.error(str(exc))
+    except ClientError as exc:
+        print(f"error: {exc}", file=sys.stderr)
+        return FAILED
     if options.out:
         return report_to_file(options.out, sources, ask, options.top)
     text = show.as_json if options.json else for_people(sources)
@@ -88,7 +92,12 @@ def report_to_file(
 
     try:
         with keep_answers(out, top) as file:
-            new = [source for source in sources if name_of(source) not in file.known]
+            # What comes by standard input is another picture each time.
+            new = [
+                source
+                for source in sources
+                if is_standard_input(source) or name_of(source) not in file.known
+            ]
             if known := len(sources) - len(new):
                 print(f"{known} of {len(sources)} are in {out} already", file=sys.stderr)
             return report(with_lines(ask(new), len(new)), len(new), file.add, counts=True)

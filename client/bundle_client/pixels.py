@@ -4,7 +4,7 @@ import io
 import struct
 import sys
 import zlib
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 from .errors import SourceError
 
@@ -17,29 +17,35 @@ if TYPE_CHECKING:
 
 # By number of channels: grey, grey with alpha, RGB, RGBA.
 COLOUR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}
-SAVED_AS_PNG = ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA")
+SAVED_AS_PNG = ("1", "L", "LA", "I;16", "P", "RGB", "RGBA")
+# Wider than PNG can be; how it is to be seen, the server decides, as of a file.
+SAVED_AS_TIFF = ("I", "F")
 
 
 def is_image(source: object) -> "TypeGuard[Image]":
     """Whether it is a Pillow image, without importing Pillow, which is optional."""
-    pillow: Any = sys.modules.get("PIL.Image")
-    return pillow is not None and isinstance(source, pillow.Image)
+    image = getattr(sys.modules.get("PIL.Image"), "Image", None)
+    return image is not None and isinstance(source, image)
 
 
 def is_array(source: object) -> "TypeGuard[Array]":
-    numpy: Any = sys.modules.get("numpy")
-    return numpy is not None and isinstance(source, numpy.ndarray)
+    # Another thread may be about to import it.
+    array = getattr(sys.modules.get("numpy"), "ndarray", None)
+    return array is not None and isinstance(source, array)
 
 
 def image_file(image: "Image") -> bytes:
-    """The image, upright, as an uncompressed PNG: compressing takes longer than sending."""
+    """The image, upright, and uncompressed: compressing takes longer than sending."""
     from PIL import ImageOps
 
     file = io.BytesIO()
     try:
         upright = ImageOps.exif_transpose(image)
-        saved = upright if upright.mode in SAVED_AS_PNG else upright.convert("RGB")
-        saved.save(file, "PNG", compress_level=0)
+        if upright.mode in SAVED_AS_TIFF:
+            upright.save(file, "TIFF")
+        else:
+            saved = upright if upright.mode in SAVED_AS_PNG else upright.convert("RGB")
+            saved.save(file, "PNG", compress_level=0)
     except (OSError, ValueError) as exc:  # Pillow reads the file only now
         raise SourceError(f"the image cannot be read ({exc})", "check its file") from exc
     return file.getvalue()

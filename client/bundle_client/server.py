@@ -1,6 +1,7 @@
 """A server's address, and how to ask there."""
 
 from dataclasses import dataclass, field
+from threading import TIMEOUT_MAX
 from typing import Literal, get_args
 from urllib.parse import urlsplit
 
@@ -44,8 +45,11 @@ def server(
     with https:// or grpcs://, or where certificates are named."""
     if protocol not in PROTOCOLS:
         raise ValueError(f"protocol {protocol!r} is not one of {', '.join(PROTOCOLS)}")
-    if timeout <= 0:
-        raise ValueError("timeout must be more than 0 seconds")
+    if not 0 < timeout <= TIMEOUT_MAX:
+        raise ValueError(f"timeout must be more than 0 seconds, and at most {TIMEOUT_MAX:.0f}")
+    api_key = (api_key or "").strip() or None  # a file of one ends with its line
+    if api_key and not (api_key.isascii() and api_key.isprintable()):
+        raise ValueError("the API key has characters that no key has; copy it again")
     scheme, _, rest = (url or "localhost").rpartition("://")
     try:
         parts = urlsplit("//" + rest)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, Union, cast
 
 from .errors import CONCERNS_ALL, ClientError, SourceError, too_large
 from .pixels import array_file, image_file, is_array, is_image
@@ -38,8 +38,8 @@ class Kind:
 PICTURES = Kind(
     "picture",
     (
-        *(".jpg", ".png", ".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg"),
-        *(".pbm", ".pgm", ".ppm", ".tif", ".tiff", ".webp"),
+        *(".jpg", ".png", ".avif", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg"),
+        *(".tif", ".tiff", ".webp"),
     ),
     "use classify_many for folders",
 )
@@ -58,9 +58,10 @@ def expand(sources: Sources, kind: Kind = PICTURES) -> Iterator[Source]:
 def in_turn(sources: Sources) -> Iterable[Source]:
     if is_array(sources):  # with more dimensions than a picture, it is several pictures
         return [sources] if sources.ndim < 4 else list(sources)
-    if isinstance(sources, Iterable) and not isinstance(sources, (str, bytes)):
-        return sources
-    return [sources]
+    # An open file has lines.
+    if isinstance(sources, (str, bytes)) or hasattr(sources, "read"):
+        return [cast("Source", sources)]
+    return sources if isinstance(sources, Iterable) else [sources]
 
 
 def pictures_in(source: Source) -> list[Source]:
@@ -93,7 +94,11 @@ def name_of(source: Source) -> str:
         return f"<array {'x'.join(map(str, source.shape))}>"
     if is_image(source):
         return getattr(source, "filename", "") or f"<image {source.width}x{source.height}>"
-    return "-" if source is sys.stdin.buffer else str(getattr(source, "name", "<open file>"))
+    return "-" if is_standard_input(source) else str(getattr(source, "name", "<open file>"))
+
+
+def is_standard_input(source: Source) -> bool:
+    return sys.stdin is not None and source is sys.stdin.buffer
 
 
 @contextmanager
@@ -126,7 +131,7 @@ def read(source: Source, max_bytes: int, timeout: float, kind: Kind = PICTURES) 
         else:
             raise SourceError(f"{scheme}:// is not supported", "give a path or an http(s) URL")
     elif hasattr(source, "read"):
-        picture = source.read(max_bytes + 1)
+        picture = read_open_file(source, max_bytes)
     else:
         raise TypeError(f"{type(source).__name__} cannot be used as a picture; give {TAKEN}")
     if not picture:
@@ -134,6 +139,16 @@ def read(source: Source, max_bytes: int, timeout: float, kind: Kind = PICTURES) 
     if len(picture) > max_bytes:
         raise too_large(max_bytes)
     return picture
+
+
+def read_open_file(file: Any, max_bytes: int) -> bytes:
+    try:
+        content = file.read(max_bytes + 1)
+    except (OSError, ValueError) as exc:  # closed, or text that is none
+        raise SourceError(f"cannot be read ({exc})", 'open the file with "rb"') from exc
+    if not isinstance(content, bytes):
+        raise SourceError("gives text, not bytes", 'open the file with "rb"')
+    return content
 
 
 def read_file(path: str | os.PathLike[str], max_bytes: int, kind: Kind) -> bytes:

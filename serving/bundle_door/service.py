@@ -14,7 +14,12 @@ from bundle_door.note import ANSWERED_BY, REQUEST_ID, Note, address_of, note_of
 from bundle_door.paths.routes import Route, find_route
 from bundle_door.requests import Request, find_twice
 from bundle_door.watching.request_log import HUNG_UP
-from bundle_door.wire.compression import choose_encoding, compress, decompress
+from bundle_door.wire.compression import (
+    choose_encoding,
+    compress,
+    decompress,
+    may_be_compressed,
+)
 from bundle_door.wire.http1 import Body, Incoming
 from bundle_door.wire.inference import HEADER_LENGTH
 from bundle_serving.process.guard import HEADER as ADMIN_KEY
@@ -95,7 +100,9 @@ class Service:
                 find_twice(given),
             )
             answer = await handler(request, named)
-        return await encode_answer(answer, encoding) if encoding else answer
+        if encoding and may_be_compressed(incoming.path):
+            return await encode_answer(answer, encoding)
+        return answer
 
     def _cors(self, headers: Mapping[str, str]) -> dict[str, str]:
         """For browsers: pages from these origins may send requests and read the answers."""

@@ -293,7 +293,8 @@ def signature_of(config: Any) -> Signature:
     if len(config.input) != 1:
         raise Refused(
             400,
-            f"{config.name} has {len(config.input)} inputs, but a raw body is only one; send JSON",
+            f"{config.name} has {len(config.input)} inputs, but a raw body is only one; "
+            f"send JSON to /v2/models/{config.name}/infer",
         )
     (tensor,) = config.input
     labelled = [output.name for output in config.output if output.label_filename]

@@ -11,8 +11,8 @@ LIMIT = 5_000_000
 
 @dataclass
 class StandIn:
-    """The picture sent says what to do: b"slow", b"bad", b"silent", b"gone", b"last" or b"busy",
-    which is answered at the third time.
+    """The picture sent says what to do: b"slow", b"bad", b"silent", b"gone", b"drip", b"cut",
+    b"last" or b"busy", which is answered at the third time.
 
     Any other picture is the label of the answer; one of more than LIMIT bytes is refused before
     it is read, as a proxy does it. Over GET this is a web server that knows a few pages.
@@ -68,6 +68,8 @@ def handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
                 self.answer(503, {"error": "the server is busy: 9 requests are in flight; wait"})
             elif picture == b"gone":
                 self.close_connection = True
+            elif picture in (b"drip", b"cut"):
+                self.do_half(picture == b"drip")
             else:
                 label = f"0.75:3:{picture.decode()}"
                 output = {"name": "OUTPUT", "datatype": "BYTES", "shape": [1, 1], "data": [label]}
@@ -90,19 +92,8 @@ def handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
             if self.path == "/v2":
                 self.answer(200, {"name": stand_in.main or "triton"})
                 return
-            if self.path == "/drip":
-                self.send_response(200)
-                self.send_header("Content-Length", "1000")
-                self.end_headers()
-                while not stand_in.drip.wait(0.05):
-                    self.wfile.write(b".")
-                return
-            if self.path == "/cut":
-                self.send_response(200)
-                self.send_header("Content-Length", "1000")
-                self.end_headers()
-                self.wfile.write(b"half")
-                self.close_connection = True
+            if self.path in ("/drip", "/cut"):
+                self.do_half(self.path == "/drip")
                 return
             if self.path == "/moved":
                 self.send_response(302)
@@ -112,6 +103,16 @@ def handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
                 return
             page = stand_in.pages.get(self.path)
             self.send(404 if page is None else 200, page or b"no")
+
+        def do_half(self, drips: bool) -> None:
+            """Of an answer, which goes on for ever, or ends."""
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"half")
+            while drips and not stand_in.drip.wait(0.05):
+                self.wfile.write(b".")
+            self.close_connection = True
 
         def answer(self, status: int, content: object) -> None:
             self.send(status, json.dumps(content).encode())

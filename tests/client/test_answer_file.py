@@ -38,6 +38,13 @@ def test_a_run_goes_on_where_one_was_killed(stand_in: StandIn, pictures: Path) -
     ]
 
 
+def test_what_comes_by_standard_input_is_new_each_time(stand_in: StandIn, tmp_path: Path) -> None:
+    out = tmp_path / "labels.csv"
+    for picture in (b"first", b"second"):
+        assert run("--url", stand_in.url, "--out", str(out), "-", stdin=picture).returncode == 0
+    assert [row["label"] for row in read_rows(out)] == ["first", "second"]
+
+
 @pytest.mark.parametrize("top", [1, 2])
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_each_form_has_the_same_answers(

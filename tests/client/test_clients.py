@@ -88,6 +88,15 @@ def ask_twice(url: str, gone: Callable[[], None]) -> str:
         return client.classify(b"mug").labels[0].label
 
 
+def ask_twice_anew(url: str, gone: Callable[[], None]) -> str:
+    """As another thread would, on a connection of its own."""
+    with Client(url) as client:
+        client.classify(b"last")
+        client.close()
+        gone()
+        return client.classify(b"mug").labels[0].label
+
+
 def ask_twice_async(url: str, gone: Callable[[], None]) -> str:
     async def ask() -> str:
         async with AsyncClient(url) as client:
@@ -98,7 +107,7 @@ def ask_twice_async(url: str, gone: Callable[[], None]) -> str:
     return asyncio.run(ask())
 
 
-@pytest.mark.parametrize("ask", [ask_twice, ask_twice_async])
+@pytest.mark.parametrize("ask", [ask_twice, ask_twice_anew, ask_twice_async])
 def test_a_server_that_is_gone_for_a_while_is_asked_again(
     ask: Callable[[str, Callable[[], None]], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +179,16 @@ def test_an_error_says_which_picture_it_is_about(
         ask(stand_in.url, b"bad")
     with pytest.raises(ModelUnavailable, match=f"^{stand_in.url}: "):
         ask(stand_in.url, b"mug", model="x")
+
+
+@pytest.mark.parametrize("ask", [one, one_async])
+def test_half_an_answer(stand_in: StandIn, ask: Callable[..., Result]) -> None:
+    with pytest.raises(ServerFault, match="closed the connection"):
+        ask(stand_in.url, b"cut")
+    started = time.monotonic()
+    with pytest.raises(ServerFault, match=r"no answer within 0\.3 s"):
+        ask(stand_in.url, b"drip", timeout=0.3)
+    assert time.monotonic() - started < 8
 
 
 def test_a_connection_closed_while_idle_is_opened_again(stand_in: StandIn) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -92,6 +93,9 @@ def test_an_unknown_model_is_reported_once(stand_in: StandIn, pictures: Path) ->
         ["--top", "x", "x.jpg"],
         ["--concurrency", "0", "x.jpg"],
         ["--timeout", "0", "x.jpg"],
+        ["--timeout", "inf", "x.jpg"],
+        ["--timeout", "nan", "x.jpg"],
+        ["--api-key", "ключ", "x.jpg"],
         ["--url", "ftp://x", "x.jpg"],
         ["--protocol", "ftp", "x.jpg"],
         ["--nonsense"],
@@ -102,6 +106,35 @@ def test_wrong_usage(arguments: list[str]) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith(b"usage: ")
     assert done.stdout == b""
+
+
+def test_a_closed_standard_input() -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"exec {shlex.join(COMMAND)} - <&-"], capture_output=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert done.stderr.endswith(b"standard input, which is closed here\n")
+
+
+def test_a_file_of_certificates_that_is_not_there(pictures: Path) -> None:
+    for protocol in ("http", "grpc"):
+        done = run("--protocol", protocol, "--ca-file", "nowhere.pem", str(pictures / "00.jpg"))
+        assert done.returncode in (1, 3)
+        (line,) = done.stderr.decode().splitlines()
+        assert line.startswith("error: ")
+
+
+def test_a_full_disk(stand_in: StandIn, pictures: Path) -> None:
+    for words in ([], ["--json"]):
+        with Path("/dev/full").open("wb") as full:
+            done = subprocess.run(
+                [*COMMAND, *words, "--url", stand_in.url, str(pictures / "00.jpg")],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                timeout=60,
+            )
+        assert done.returncode == 1
+        assert done.stderr == b"error: the answers cannot be written: No space left on device\n"
 
 
 def test_a_file_name_that_is_no_text(stand_in: StandIn, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """The words are those of tritonclient 2.73 against Triton 2.51."""
 
 import sys
+from http.client import IncompleteRead
+from ssl import SSLError
 from types import ModuleType
 
 import pytest
@@ -91,6 +93,8 @@ def test_statuses(status: str, message: str, kind: type[ClientError]) -> None:
         (OSError(113, "No route to host"), ServerUnreachable),
         (TimeoutError("timed out"), ServerFault),
         (ConnectionResetError(104, "Connection reset by peer"), ServerFault),
+        (IncompleteRead(b"half", 4), ServerFault),
+        (SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"), ServerUnreachable),
         (ValueError("Parse error at offset 0"), ServerUnreachable),
     ],
 )

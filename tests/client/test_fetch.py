@@ -13,6 +13,11 @@ def test_a_url_is_fetched_and_redirects_followed(stand_in: StandIn) -> None:
     assert read(f"HTTP://{stand_in.url}/moved", 100, 5) == b"picture"
 
 
+def test_a_url_may_have_what_browsers_write_for_one(stand_in: StandIn) -> None:
+    stand_in.pages["/caf%C3%A9/a%20b%2B.jpg"] = b"picture"
+    assert read(f"http://{stand_in.url}/café/a b%2B.jpg", 100, 5) == b"picture"
+
+
 def test_a_page_that_is_not_there(stand_in: StandIn) -> None:
     with pytest.raises(SourceError, match="HTTP 404"):
         read(f"http://{stand_in.url}/none", 100, 5)

@@ -1,7 +1,9 @@
 import io
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
 from bundle_client import Source, SourceError
+from bundle_client.pixels import is_array, is_image
 from bundle_client.sources import expand, name_of, read
 from bundle_serving.pictures import Transform, to_pixels
 
@@ -31,6 +34,8 @@ def test_a_folder_is_its_pictures_by_name(folder: Path) -> None:
 def test_a_lone_source_needs_no_list(folder: Path) -> None:
     assert list(expand(str(folder / "a.png"))) == [str(folder / "a.png")]
     assert list(expand(b"picture")) == [b"picture"]
+    with (folder / "a.png").open("rb") as file:  # which has lines
+        assert list(expand(file)) == [file]
 
 
 def test_sources_keep_their_order_and_are_taken_one_by_one(folder: Path) -> None:
@@ -88,6 +93,15 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, name: str, cause: str) -> 
     assert raised.value.remedy
 
 
+def test_open_files_that_give_no_picture(folder: Path) -> None:
+    closed = io.BytesIO(b"picture")
+    closed.close()
+    with (folder / "a.png").open() as text:
+        for file in (closed, text, io.TextIOWrapper(io.BytesIO(b"\xff\xd8"), "utf-8")):
+            with pytest.raises(SourceError, match='open the file with "rb"'):
+                read(file, LIMIT, 1)  # type: ignore[arg-type]
+
+
 def test_other_schemes_are_refused() -> None:
     with pytest.raises(SourceError, match="s3:// is not supported"):
         read("s3://bucket/mug.jpg", LIMIT, 1)
@@ -112,7 +126,7 @@ def test_pixels_reach_the_server_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    "mode", ["1", "L", "LA", "P", "RGBX", "RGBa", "CMYK", "YCbCr", "I;16", "F"]
+    "mode", ["1", "L", "LA", "P", "RGBX", "RGBa", "CMYK", "YCbCr", "I", "I;16", "F"]
 )
 def test_images_of_every_mode_are_sent(mode: str) -> None:
     assert seen(Image.new(mode, (40, 30))).shape == (3, 30, 30)
@@ -125,6 +139,24 @@ def test_an_opened_photo_is_seen_as_its_file_is(tmp_path: Path) -> None:
     with Image.open(path) as photo:
         assert name_of(photo) == str(path)
         assert np.array_equal(seen(photo), seen(path))
+
+
+@pytest.mark.parametrize(("mode", "most"), [("F", 1.0), ("F", 255.0), ("I", 65535)])
+def test_wide_pixels_are_seen_as_those_of_their_file(
+    tmp_path: Path, mode: str, most: float
+) -> None:
+    grey = PIXELS[..., 0] / 255 * most
+    image = Image.fromarray(grey.astype(np.float32 if mode == "F" else np.int32))
+    image.save(path := tmp_path / "wide.tif")
+    assert image.mode == mode and np.array_equal(seen(image), seen(path))
+
+
+@pytest.mark.parametrize(("module", "ask"), [("numpy", is_array), ("PIL.Image", is_image)])
+def test_what_another_thread_is_importing_is_no_picture_yet(
+    monkeypatch: pytest.MonkeyPatch, module: str, ask: Callable[[object], bool]
+) -> None:
+    monkeypatch.setitem(sys.modules, module, ModuleType(module))
+    assert not ask(PIXELS)
 
 
 def test_an_image_that_is_cut_off_is_refused(tmp_path: Path) -> None:

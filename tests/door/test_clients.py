@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import queue
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +14,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 import tritonclient.http
+import tritonclient.http.aio
 from tritonclient.grpc.service_pb2 import ModelInferRequest
 from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 from tritonclient.utils import InferenceServerException
@@ -69,6 +74,38 @@ def test_metadata_and_health(client: Any) -> None:
     for read in (client.get_server_metadata, lambda: client.get_model_metadata("picture")):
         assert read()
     assert client.get_model_config("picture")
+
+
+def test_what_is_told_for_asyncio(server: Asked) -> None:
+    """Its client over HTTP says that it takes what is compressed."""
+
+    async def ask() -> list[Any]:
+        address = f"localhost:{server.http_port}"
+        async with tritonclient.http.aio.InferenceServerClient(address) as client:
+            return [
+                await client.get_server_metadata(),
+                await client.get_model_metadata("picture"),
+                await client.get_model_config("picture"),
+                await client.get_inference_statistics("picture"),
+            ]
+
+    assert all(asyncio.run(ask()))
+
+
+@pytest.mark.parametrize(
+    ("port", "path", "status", "error"),
+    [
+        ("metrics_port", "/", 404, "the metrics are at /metrics"),
+        ("http_port", "/v2/models/a%2Fb", 400, "its path has an escaped slash"),
+    ],
+)
+def test_what_goes_no_further_says_why(
+    server: Asked, port: str, path: str, status: int, error: str
+) -> None:
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"http://localhost:{getattr(server, port)}{path}")
+    assert refused.value.code == status
+    assert error in json.load(refused.value)["error"]
 
 
 def test_a_refusal_keeps_its_status(client: Any, protocol: str) -> None:

@@ -97,6 +97,8 @@ def make_headers(server: Server) -> dict[str, str]:
 
 
 def over_grpc(home: ModuleType, server: Server) -> Any:
+    if server.ca_file:
+        make_tls_context(server)  # which says what is wrong with the file
     options: list[tuple[str, Any]] = [*GRPC_OPTIONS]
     if server.server_name:
         options.append(("grpc.ssl_target_name_override", server.server_name))

@@ -20,6 +20,7 @@ from .plain_http import HttpError
 
 START_IT = "start the server (`make up`) or give the address of a running one"
 SEE_LOGS = "look at the server's log (`make logs`)"
+CHECK_PORT = "check port and protocol: 8000 is http, 8001 is grpc"
 SEE_MODELS = "see what is loaded (`make status`) or name another model"
 
 LONGEST_PAUSE_S = 30
@@ -40,10 +41,13 @@ SIGNATURE = re.compile(
 NO_SEQUENCE = "must specify a non-zero or non-empty correlation ID"
 # What tritonclient says of an error that is not worded as Triton does it.
 FOREIGN = ("an exception occurred in the client", "client received an empty response")
+# What OpenSSL says of a server without TLS.
+NO_TLS = re.compile(r"WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|record layer failure")
 # What gRPC says of a server for HTTP.
 NO_GRPC = "Received http2 header with status"
 HUNG_UP = re.compile(
-    r"socket closed|connection (reset|closed)|broken pipe|goaway|disconnected|not completed",
+    r"socket closed|connection (reset|closed)|broken pipe|goaway|disconnected|not completed"
+    r"|IncompleteRead",
     re.IGNORECASE,
 )
 
@@ -78,6 +82,8 @@ def fault(exc: Exception, url: str, timeout: float) -> ClientError | None:
         return not_trusted(url)
     if isinstance(exc, TimeoutError):
         return no_answer(timeout)
+    if NO_TLS.search(str(exc)):
+        return not_triton(url, "HTTPS")
     if isinstance(exc, OSError):
         return unreachable(url, exc) if exc.errno in REFUSED else hung_up()
     # ValueErrors come from what should be JSON.
@@ -100,7 +106,7 @@ def from_status(exc: Any, url: str, timeout: float) -> ClientError:
             reason = message.rpartition(": ")[2].rstrip("]").lower()
             return ServerUnreachable(f"{url}: {reason}", START_IT)
         return not_triton(url, "gRPC")
-    if message.startswith(NO_GRPC):
+    if message.startswith(NO_GRPC) or status == "UNIMPLEMENTED":
         return not_triton(url, "gRPC")
     if status == "UNAVAILABLE" and HUNG_UP.search(message):
         return hung_up()
@@ -159,12 +165,15 @@ def unreachable(url: str, exc: OSError) -> ServerUnreachable:
 def not_triton(url: str, protocol: str) -> ServerUnreachable:
     return ServerUnreachable(
         f"{url}: what listens there does not answer as Triton does over {protocol}",
-        "check port and protocol: 8000 is http, 8001 is grpc",
+        CHECK_PORT,
     )
 
 
 def hung_up() -> ServerFault:
-    return ServerFault("the server closed the connection without an answer", SEE_LOGS)
+    return ServerFault(
+        "the server closed the connection without an answer",
+        f"{SEE_LOGS}; or {CHECK_PORT}",
+    )
 
 
 def no_answer(timeout: float) -> ServerFault:

@@ -2,8 +2,10 @@
 
 import http.client
 import ssl
+import string
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 from ..errors import SourceError, too_large
@@ -16,6 +18,7 @@ def fetch(url: str, max_bytes: int, timeout: float) -> bytes:
     deadline = time.monotonic() + timeout
     try:
         # Many sites refuse Python's own user agent.
+        url = urllib.parse.quote(url, safe=string.punctuation)  # a space, say, or an é
         request = urllib.request.Request(url, headers={"User-Agent": "triton-bundle-client"})
         with urllib.request.urlopen(request, timeout=timeout) as response:
             if int(response.headers.get("Content-Length") or 0) > max_bytes:

@@ -59,6 +59,12 @@ def _steps(stream: zlib._Decompress, chunk: bytes, encoding: str) -> Iterator[by
         chunk = stream.unused_data or stream.unconsumed_tail
 
 
+def may_be_compressed(path: str) -> bool:
+    """Of Triton's own paths the answers to inferences alone, as Triton does: tritonclient's client
+    for asyncio wants all of them compressed, and can read no others."""
+    return not path.startswith("/v2") or path.endswith("/infer")
+
+
 def choose_encoding(accepted: str) -> str | None:
     """The encoding of an answer, by the header Accept-Encoding; None: uncompressed."""
     if not accepted:

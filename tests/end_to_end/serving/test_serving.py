@@ -17,7 +17,7 @@ import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
 from benchmark.torture.odd_pictures import CATALOGUE
-from bundle_client import AsyncClient, Client, PictureRefused
+from bundle_client import AsyncClient, Client, PictureRefused, Result
 from bundle_client.server import Protocol
 from bundle_door.paths.page_data import PENDING
 from tests.plugin import everywhere
@@ -152,6 +152,14 @@ def test_two_pictures_in_one_request(served: Project) -> None:
         alone = tritonclient.http.InferInput("INPUT", [1, len(data)], "UINT8")
         alone.set_data_from_numpy(np.frombuffer(data, np.uint8)[None])
         assert np.allclose(row, client.infer(PIPELINE, [alone]).as_numpy("OUTPUT"), atol=0.02)
+
+
+def test_a_client_for_asyncio_finds_the_main_pipeline(served: Project) -> None:
+    async def ask() -> Result:
+        async with AsyncClient(url=served.http, timeout=120) as client:
+            return await client.classify(picture(), top=1)
+
+    assert asyncio.run(ask()).labels
 
 
 def test_odd_pictures_get_their_own_answer_beside_good_ones(served: Project) -> None:

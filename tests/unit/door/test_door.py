@@ -38,7 +38,12 @@ from bundle_door.service import Service, encode_answer
 from bundle_door.triton import join_answers
 from bundle_door.watching import own_log
 from bundle_door.watching.steps import Report, Steps
-from bundle_door.wire.compression import choose_encoding, compress, decompress
+from bundle_door.wire.compression import (
+    choose_encoding,
+    compress,
+    decompress,
+    may_be_compressed,
+)
 from bundle_door.wire.http1 import Body, Incoming
 from bundle_door.wire.inference import (
     Asked,
@@ -368,6 +373,14 @@ def test_an_unknown_encoding_is_refused() -> None:
 )
 def test_preferred_encoding(accepted: str, encoding: str | None) -> None:
     assert choose_encoding(accepted) == encoding
+
+
+@pytest.mark.parametrize(
+    ("path", "may"),
+    [("/", True), ("/classify", True), ("/v2/models/a/infer", True), ("/v2", False)],
+)
+def test_what_triton_itself_compresses(path: str, may: bool) -> None:
+    assert may_be_compressed(path) is may
 
 
 @pytest.mark.parametrize("accepted", ["gzip;q=1e999", "gzip;q=-1", "gzip;q=2", "a b", "gzip;q="])
