@@ -34,7 +34,7 @@ from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, exposure, flavour, state
 from scripts.stacks.containers import DockerStack
-from scripts.stacks.engine import last_line
+from scripts.stacks.engine import require_done
 from scripts.stacks.local import LocalStack, run_here
 from scripts.stacks.state import State
 
@@ -142,11 +142,7 @@ def _start(wanted: State) -> None:
     started = stack.compose.run(
         "up", "--detach", "--no-build", "embeddings", wanted=wanted, quiet=True
     )
-    if started.returncode:
-        raise UserError(
-            f"Docker cannot start the embeddings service: {last_line(started.stderr)}",
-            "make doctor shows what is wrong",
-        )
+    require_done(started, "Docker cannot start the embeddings service")
 
 
 def _require_a_free_port(settings: Settings) -> None:

@@ -35,7 +35,7 @@ from scripts.repository import live, place
 from scripts.rollout import proofs
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, exposure, memory, state
-from scripts.stacks.engine import last_line
+from scripts.stacks.engine import last_line, require_done
 from scripts.stacks.many_servers import (
     LOG_S,
     STAYED,
@@ -317,11 +317,7 @@ class SwarmStack(ManyServers):
         ran = subprocess.run(
             command, cwd=ROOT, input=json.dumps(stack), capture_output=True, text=True
         )
-        if ran.returncode:
-            raise UserError(
-                f"the swarm does not take the stack: {last_line(ran.stderr)}",
-                "make doctor shows what is wrong",
-            )
+        require_done(ran, "the swarm does not take the stack")
 
     # What the servers read
 

@@ -25,7 +25,7 @@ from scripts.repository import place
 from scripts.settings import compose_env
 from scripts.settings.settings import Settings
 from scripts.stacks import memory
-from scripts.stacks.engine import execute, last_line, remove, stop_all
+from scripts.stacks.engine import execute, remove, require_done, stop_all
 from scripts.stacks.revision import find_revision
 from scripts.stacks.state import State
 
@@ -112,11 +112,7 @@ class Compose:
     def read(self, *options: str, wanted: State) -> dict[str, Any]:
         """The configuration, as Compose resolves it."""
         asked = self.run(*options, "config", "--format", "json", wanted=wanted, quiet=True)
-        if asked.returncode:
-            raise UserError(
-                f"Compose cannot read its configuration: {last_line(asked.stderr)}",
-                "check COMPOSE_OVERRIDE",
-            )
+        require_done(asked, "Compose cannot read its configuration", "check COMPOSE_OVERRIDE")
         found: dict[str, Any] = json.loads(asked.stdout)
         return found
 

@@ -31,7 +31,14 @@ from scripts.settings import compose_env
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, certificates, exposure, handover, state, temporary
 from scripts.stacks.compose import PROJECT, RELAY_FOLDER, SERVED, SERVICE, Compose
-from scripts.stacks.engine import execute, last_line, remove, stop_all, stop_and_remove
+from scripts.stacks.engine import (
+    execute,
+    last_line,
+    remove,
+    require_done,
+    stop_all,
+    stop_and_remove,
+)
 from scripts.stacks.images import Images, fetch_torch
 from scripts.stacks.stack import Many
 from scripts.stacks.state import State
@@ -151,11 +158,7 @@ class DockerStack:
         command = ["docker", "compose", "--project-name", self.project, "--file", str(file)]
         command += ["--project-directory", str(ROOT), "up", "--detach", "--no-build", *options]
         started = subprocess.run([*command, "server"], cwd=ROOT, capture_output=True, text=True)
-        if started.returncode:
-            raise UserError(
-                f"Docker cannot start the server: {last_line(started.stderr)}",
-                "make doctor shows what is wrong",
-            )
+        require_done(started, "Docker cannot start the server")
 
     def why_alone(self, known: State) -> str | None:
         if known.flavour != self.flavour:
@@ -263,10 +266,7 @@ class DockerStack:
         ran = self.compose.run("run", "--detach", "--no-deps", *options, "server", quiet=True)
         if ran.returncode:
             self.compose.remove("server", name)
-            raise UserError(
-                f"Docker cannot start a private server: {last_line(ran.stderr)}",
-                "make doctor shows what is wrong",
-            )
+        require_done(ran, "Docker cannot start a private server")
         container = self.compose.engine.containers.get(name)
 
         def alive() -> bool:

@@ -14,6 +14,7 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
 
 import docker
+from scripts.base.errors import UserError
 
 OLDEST_COMPOSE = (2, 24)
 INSTALL = "https://docs.docker.com/engine/install"
@@ -79,6 +80,16 @@ def remove(container: Container) -> None:
             raise
         with suppress(NotFound):
             container.wait(condition="removed", timeout=30)
+
+
+def require_done(
+    ran: subprocess.CompletedProcess[str],
+    cause: str,
+    remedy: str = "make doctor shows what is wrong",
+) -> None:
+    """Raises UserError if the program failed: the cause, with the last line that it said of it."""
+    if ran.returncode:
+        raise UserError(f"{cause}: {last_line(ran.stderr)}", remedy)
 
 
 def last_line(text: str) -> str:

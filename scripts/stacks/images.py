@@ -25,7 +25,7 @@ from scripts.base.paths import PYTHON, ROOT
 from scripts.settings import compose_env
 from scripts.settings.settings import Settings
 from scripts.stacks.compose import PROJECT, Compose
-from scripts.stacks.engine import last_line
+from scripts.stacks.engine import last_line, require_done
 
 WHEELS = ROOT / "docker" / "export" / "wheels"
 
@@ -126,11 +126,8 @@ class Images:
         digest."""
         self._compose.engine.images.get(self.name(service)).tag(name)
         pushed = subprocess.run(["docker", "push", name], capture_output=True, text=True)
-        if pushed.returncode:
-            raise UserError(
-                f"{name} cannot be pushed: {last_line(pushed.stderr)}",
-                f"log in first (docker login {name.partition('/')[0]}), and check PUSH",
-            )
+        remedy = f"log in first (docker login {name.partition('/')[0]}), and check PUSH"
+        require_done(pushed, f"{name} cannot be pushed", remedy)
         exact = f"{name.rpartition(':')[0]}@{find_digest(name)}"
         if shutil.which("cosign"):
             signed = subprocess.run(["cosign", "sign", "--yes", exact])
@@ -155,11 +152,7 @@ class Images:
             loaded = subprocess.run(
                 ["docker", "load", "--quiet"], stdin=saved, capture_output=True, text=True
             )
-        if loaded.returncode:
-            raise UserError(
-                f"Docker cannot load {file.name}: {last_line(loaded.stderr)}",
-                "make doctor shows what is wrong",
-            )
+        require_done(loaded, f"Docker cannot load {file.name}")
         image = self._compose.engine.images.get(name)
         image.tag(self.name(service))
         self.remove(name)
@@ -225,8 +218,5 @@ def fetch_torch() -> None:
     command += [f"{name}=={version}" for name, version in pins.items()]
     with console.waiting("fetching PyTorch for the export image (200 MB)"):
         fetched = subprocess.run(command, capture_output=True, text=True)
-    if fetched.returncode:
-        raise UserError(
-            f"PyTorch cannot be fetched: {last_line(fetched.stderr)}",
-            "check the network and pip's own settings (PIP_INDEX_URL, PIP_CERT, a proxy)",
-        )
+    remedy = "check the network and pip's own settings (PIP_INDEX_URL, PIP_CERT, a proxy)"
+    require_done(fetched, "PyTorch cannot be fetched", remedy)

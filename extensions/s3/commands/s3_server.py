@@ -15,7 +15,7 @@ from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack
-from scripts.stacks.engine import last_line, why_not_docker
+from scripts.stacks.engine import require_done, why_not_docker
 
 BUCKET = "models"
 USERS = {"bundle:operator": key_files.OPERATOR, "bundle:server": key_files.SERVER}
@@ -48,11 +48,8 @@ def start(settings: Settings) -> None:
     stack.images.build("s3")
     with console.waiting("starting the S3 server"):
         started = stack.compose.run("up", "--detach", "--wait", "--no-build", "s3", quiet=True)
-    if started.returncode:
-        raise UserError(
-            f"the S3 server does not start: {last_line(started.stderr)}",
-            "see docker compose logs s3; another port: S3_PORT=9100",
-        )
+    remedy = "see docker compose logs s3; another port: S3_PORT=9100"
+    require_done(started, "the S3 server does not start", remedy)
     text = NEXT.format(
         port=s3_port.value_in(settings),
         bucket=BUCKET,
