@@ -34,6 +34,7 @@ from scripts.repository import live
 from scripts.rollout import proofs
 from scripts.settings.settings import Settings
 from scripts.stacks import certificates, state
+from scripts.stacks.engine import open_log
 from scripts.stacks.many_servers import (
     SERVER,
     STAYED,
@@ -332,13 +333,7 @@ class KubernetesStack(ManyServers):
     def log_process(self, follow: bool) -> subprocess.Popen[str]:
         words = ["logs", f"--selector={EVERY}", "--container=server", "--prefix", "--tail=-1"]
         words += ["--max-log-requests=100", *(["--follow"] if follow else [])]
-        return subprocess.Popen(
-            self._kubectl.command(*words),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
+        return open_log(*self._kubectl.command(*words))
 
     def stop(self) -> bool:
         """What is on the claim stays."""

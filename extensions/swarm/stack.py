@@ -35,7 +35,7 @@ from scripts.repository import live, place
 from scripts.rollout import proofs
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, exposure, memory, state
-from scripts.stacks.engine import last_line, require_done
+from scripts.stacks.engine import last_line, open_log, require_done
 from scripts.stacks.many_servers import (
     LOG_S,
     STAYED,
@@ -471,13 +471,8 @@ class SwarmStack(ManyServers):
         Of a whole service, Docker waits for ever where a node is gone."""
         option, balancers = "--follow" if follow else "", self.tasks(BALANCER)
         script = f'for task; do docker service logs {option} "$task" & done; wait'
-        return subprocess.Popen(
-            ["sh", "-c", script, "logs", *(each.id for each in (*self.servers(), *balancers))],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
+        tasks = (each.id for each in (*self.servers(), *balancers))
+        return open_log("sh", "-c", script, "logs", *tasks)
 
     def stop(self) -> bool:
         """Until no task runs on any node that is there."""

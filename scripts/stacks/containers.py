@@ -34,6 +34,7 @@ from scripts.stacks.compose import PROJECT, RELAY_FOLDER, SERVED, SERVICE, Compo
 from scripts.stacks.engine import (
     execute,
     last_line,
+    open_log,
     remove,
     require_done,
     stop_all,
@@ -361,13 +362,7 @@ class DockerStack:
         container = self.compose.find("server")
         if container is None:
             raise UserError("there is no container of the server", "start one: make up")
-        return subprocess.Popen(
-            ["docker", "logs", *(["--follow"] if follow else []), str(container.id)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
+        return open_log("docker", "logs", *(["--follow"] if follow else []), str(container.id))
 
     def let_containers_read(self, path: Path) -> None:
         """A secret in build/, through the group of their user."""

@@ -82,6 +82,13 @@ def remove(container: Container) -> None:
             container.wait(condition="removed", timeout=30)
 
 
+def open_log(*command: str) -> subprocess.Popen[str]:
+    """A program that shows a log; what it says as errors is among the lines."""
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
+
+
 def require_done(
     ran: subprocess.CompletedProcess[str],
     cause: str,
