@@ -16,8 +16,8 @@ from typing import Any
 from pytriton.proxy.types import Request
 
 from bundle_serving.infer import pack_question
-from bundle_serving.own_steps import use_packages
-from kinds.callable.serving.callables import Bound, Instance, NotServed, load, one_line
+from bundle_serving.own_steps import one_line, use_packages
+from kinds.callable.serving.callables import Bound, Instance, NotServed, load
 from kinds.callable.serving.values import Spec
 from scripts.artefacts.exporting import start
 from scripts.base import files

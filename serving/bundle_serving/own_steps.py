@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -64,7 +64,7 @@ def prepare(text: str, packages: str, picture: Any, sides: tuple[int, int]) -> N
     try:
         found = np.asarray(function(picture))
     except ValueError as fault:
-        raise Refused(_one_line(fault)) from None
+        raise Refused(one_line(fault)) from None
     except Exception as fault:
         raise _explain(BEFORE, fault) from None
     if found.ndim == 2:
@@ -113,17 +113,19 @@ def packages_beside(folder: Path) -> str:
 
 
 def _explain(name: str, fault: BaseException) -> StepFault:
-    return StepFault(f"{name}{_line(name, fault)}: {_one_line(fault)}; correct it")
+    return StepFault(f"{name}{find_line(name, fault)}: {one_line(fault)}; correct it")
 
 
-def _one_line(fault: BaseException) -> str:
+def one_line(fault: BaseException) -> str:
     message = " ".join(str(fault).split())[:MOST_CHARACTERS]
     return f"{type(fault).__name__}: {message}" if message else type(fault).__name__
 
 
-def _line(name: str, fault: BaseException) -> str:
+def find_line(file: str, fault: BaseException) -> str:
+    """Where in this file, if that is known."""
     if isinstance(fault, SyntaxError):
-        return f", line {fault.lineno}"
-    frames: Sequence[Any] = traceback.extract_tb(fault.__traceback__)
-    found = [each.lineno for each in frames if each.filename == name]
-    return f", line {found[-1]}" if found else ""
+        found = [fault.lineno]
+    else:
+        frames = traceback.extract_tb(fault.__traceback__)
+        found = [each.lineno for each in frames if each.filename == file]
+    return f", line {found[-1]}" if found and found[-1] else ""

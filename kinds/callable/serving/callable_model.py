@@ -12,12 +12,12 @@ import triton_python_backend_utils as pb
 from pytriton.exceptions import PyTritonBadParameterError, PyTritonUnrecoverableError
 from pytriton.proxy.types import Request
 
-from bundle_serving.own_steps import packages_beside, use_packages
+from bundle_serving.own_steps import one_line, packages_beside, use_packages
 from bundle_serving.process.log_lines import log_traceback
 from bundle_serving.step_reports import reported
 from bundle_serving.triton import failure, parameter, version_folder
 
-from .callables import Instance, Tensors, load, one_line
+from .callables import Instance, Tensors, load
 
 FILE = "function.py"
 # After an unrecoverable error: until its answer is on the way.

@@ -11,7 +11,6 @@ import importlib.util
 import inspect
 import re
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,11 +29,11 @@ from pytriton.proxy.validators import TritonResultsValidator
 from tritonclient.utils import np_to_triton_dtype
 
 from bundle_serving import NAME
+from bundle_serving.own_steps import find_line, one_line
 
 from .values import NotAValue, Spec, anything, rows
 
 TENSOR_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
-MOST_CHARACTERS = 300
 ENDED = object()
 
 Tensors = dict[str, NDArray[Any]]
@@ -207,11 +206,6 @@ class Instance:
         return {spec.name: _as_sent(answer[spec.name]) for spec in self._bound.outputs}
 
 
-def one_line(fault: BaseException) -> str:
-    message = " ".join(str(fault).split())[:MOST_CHARACTERS]
-    return f"{type(fault).__name__}: {message}" if message else type(fault).__name__
-
-
 def _execute_file(file: Path, name: str) -> Any:
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec and spec.loader
@@ -239,20 +233,8 @@ def _faults_of(file: Path) -> Iterator[None]:
     except NotServed:
         raise
     except (Exception, SystemExit) as fault:
-        at = _line(file, fault)
-        place = f"{file.name}, line {at}" if at else file.name
+        place = f"{file.name}{find_line(str(file), fault)}"
         raise NotServed(f"{place}: {one_line(fault)}; correct it") from fault
-
-
-def _line(file: Path, fault: BaseException) -> int | None:
-    if isinstance(fault, SyntaxError):
-        return fault.lineno
-    found = [
-        each.lineno
-        for each in traceback.extract_tb(fault.__traceback__)
-        if each.filename == str(file)
-    ]
-    return found[-1] if found else None
 
 
 def _specs(model: str, default: str, tensors: Sequence[Tensor]) -> list[Spec]:
