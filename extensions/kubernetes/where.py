@@ -4,7 +4,6 @@ there and nowhere else."""
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 
 from extensions.kubernetes import settings as own
 from extensions.kubernetes.kustomization import FLAVOUR
@@ -37,8 +36,7 @@ def settle(settings: Settings) -> Settings:
 
 def _read() -> dict[str, str]:
     """Empty where nothing runs."""
-    with suppress(OSError, ValueError):
-        noted: dict[str, str] = json.loads(NOTE.read_text())
+    if noted := files.read_json(NOTE):
         return noted
     known = state.load()  # bundles before noted it there alone
     if known is None or known.flavour != FLAVOUR:

@@ -59,7 +59,7 @@ def ensure(settings: Settings) -> State:
     """Leaves a running service that fits alone. Omitted settings keep its values."""
     known = state.load(STATE)
     server = state.load()
-    settings = settings.fill_from(known.settings if known else _read_made_with())
+    settings = settings.fill_from(known.settings if known else files.read_json(MADE_WITH))
     _export(settings)
     name = settings.flavour or (server.flavour if server else flavour.choose(settings)[0])
     wanted = _describe_wanted("local" if name == "local" else "cpu", settings)
@@ -108,14 +108,6 @@ def _export(settings: Settings) -> None:
         bootstrap.ensure("export")
         run_here(Step("extensions.similar.export"), *as_words({"weights": weights, "out": MADE}))
     files.write(MADE_WITH, json.dumps({embeddings.name: weights}) + "\n")
-
-
-def _read_made_with() -> dict[str, str]:
-    try:
-        made_with: dict[str, str] = json.loads(MADE_WITH.read_text())
-        return made_with
-    except (OSError, ValueError):
-        return {}
 
 
 def _describe_wanted(name: str, settings: Settings) -> State:

@@ -4,11 +4,12 @@ Hugging Face, timm and Ultralytics."""
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from scripts.base.files import read_json
 
 # Pillow's numbers of its filters, as Hugging Face writes them.
 FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
@@ -42,12 +43,12 @@ def find_beside(network: Path, properties: Mapping[str, str]) -> Found:
 
 
 def in_folder(folder: Path) -> Found:
-    if about := json_of(folder / ABOUT):
+    if about := read_json(folder / ABOUT):
         return Found(about["pictures"], tuple(about["labels"]), about["gives"], ABOUT)
-    config = json_of(folder / "config.json")
+    config = read_json(folder / "config.json")
     labels = _labels(config)
     for name in ("preprocessor_config.json", "processor_config.json"):
-        processor = json_of(folder / name)
+        processor = read_json(folder / name)
         processor = processor.get("image_processor", processor)
         if pictures := of_hugging_face(processor):
             return Found(pictures, labels, _gives(config), name)
@@ -65,14 +66,6 @@ def of_a_detector(config: Mapping[str, Any]) -> bool:
 def _gives(config: Mapping[str, Any]) -> str:
     several = config.get("problem_type") == "multi_label_classification"
     return "multi-label" if several else ""
-
-
-def json_of(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return config if isinstance(config, dict) else {}
 
 
 def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:

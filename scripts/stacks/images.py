@@ -78,7 +78,7 @@ class Images:
 
     def _is_loaded(self, service: str) -> bool:
         """Whether the image is the one that a pack brought along."""
-        wanted = _read_loaded().get(service)
+        wanted = files.read_json(LOADED).get(service)
         found = self._compose.engine.images.list(self.name(service)) if wanted else []
         return any(each.id == wanted for each in found)
 
@@ -156,7 +156,7 @@ class Images:
         image = self._compose.engine.images.get(name)
         image.tag(self.name(service))
         self.remove(name)
-        files.write(LOADED, json.dumps(_read_loaded() | {service: image.id}) + "\n")
+        files.write(LOADED, json.dumps(files.read_json(LOADED) | {service: image.id}) + "\n")
 
     def remove(self, name: str) -> None:
         with suppress(APIError):  # a container uses it, or another image is built on it
@@ -192,14 +192,6 @@ def find_digest(name: str) -> str:
         return ""
     found = (str(each).partition("@") for each in digests)
     return next((digest for known, _, digest in found if known == repository), "")
-
-
-def _read_loaded() -> dict[str, str]:
-    try:
-        loaded: dict[str, str] = json.loads(LOADED.read_text())
-        return loaded
-    except (OSError, ValueError):
-        return {}
 
 
 def fetch_torch() -> None:

@@ -91,10 +91,7 @@ def fits(
     labels: Labels | None = None,
 ) -> bool:
     """Without photos or labelled pictures, those of the last check will do."""
-    try:
-        proved = json.loads((out / "engine.json").read_text())["identity"]
-    except (OSError, ValueError, KeyError):
-        return False
+    proved = files.read_json(out / "engine.json").get("identity", {})
     wanted = identity(onnx, precision, samples, labels)
     may_lack = {"samples", "labelled"}
     return bool(proved | wanted == proved and proved.keys() - wanted.keys() <= may_lack)

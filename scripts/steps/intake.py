@@ -85,7 +85,7 @@ def take(
     if there.is_file():
         return _of_torch(there, size, path, trusted)
     if there.is_dir():
-        config = metadata.json_of(there / "config.json")
+        config = files.read_json(there / "config.json")
         if "pretrained_cfg" in config:
             return _of_timm(f"local-dir:{there}", there.name, weights, size, path)
         return _of_hugging_face(str(there), size, pictures_given, path, trusted)

@@ -46,14 +46,14 @@ class Detr:
 
 
 def is_detector(folder: Path) -> bool:
-    return metadata.of_a_detector(metadata.json_of(folder / "config.json"))
+    return metadata.of_a_detector(files.read_json(folder / "config.json"))
 
 
 def side_of(folder: Path) -> int:
     """Of the square that pictures are squashed into: of one that the folder names, or the short
     side."""
     path = folder / "preprocessor_config.json"
-    size = metadata.json_of(path).get("size")
+    size = files.read_json(path).get("size")
     if isinstance(size, dict):
         sides = {size.get("height"), size.get("width"), size.get("shortest_edge")} - {None}
         if len(sides) == 1 and isinstance(side := sides.pop(), int) and side > 0:

@@ -193,10 +193,7 @@ def _require_one(name: str, settings: Settings, typed: Mapping[str, str]) -> Non
 
 
 def _is_made_of(name: str, given: Mapping[str, str]) -> bool:
-    try:
-        noted = json.loads((folders.own().networks / name / GIVEN).read_text())
-    except (OSError, ValueError):
-        return False
+    noted = files.read_json(folders.own().networks / name / GIVEN)
     if not (given.items() <= noted.items() and name in pipelines.recipes()):
         return False
     if kept := [f"{word}={text}" for word, text in noted.items() if word not in given]:
