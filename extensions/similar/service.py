@@ -39,6 +39,7 @@ from scripts.stacks.local import LocalStack, run_here
 from scripts.stacks.state import State
 
 MODEL = "embedding"
+KEEPER = "extensions.similar.service_keeper"
 MADE = ROOT / "build" / "embeddings"
 STATE = ROOT / "build" / "run" / "embeddings.json"
 LOG = ROOT / "build" / "run" / "embeddings.log"
@@ -154,7 +155,7 @@ def _start_process(wanted: State) -> None:
     LOG.unlink(missing_ok=True)
     with LOG.open("a") as log:  # which the door keeps short
         keeper = subprocess.Popen(
-            [PYTHON, "-m", "extensions.similar.service_keeper", *service],
+            [PYTHON, "-m", KEEPER, *service],
             cwd=ROOT,
             env=os.environ | exposure.environment(settings),
             stdin=subprocess.DEVNULL,
@@ -189,8 +190,9 @@ def _inspect(wanted: State) -> tuple[bool, str, str]:
 
 def _stop_processes() -> bool:
     """Ends the keeper first, which ends its program; then what a killed keeper left behind."""
-    found = [process for process in psutil.process_iter() if _is_ours(process)]
-    keepers = [process for process in found if _is_keeper(process)]
+    commands = {process: _list_words(process) for process in psutil.process_iter()}
+    found = [each for each, words in commands.items() if any(str(RUN) in word for word in words)]
+    keepers = [process for process in found if KEEPER in commands[process]]
     for process in keepers:
         process.terminate()
     psutil.wait_procs(keepers, timeout=STOP_S + 5)
@@ -202,15 +204,9 @@ def _stop_processes() -> bool:
     return bool(found)
 
 
-def _is_ours(process: psutil.Process) -> bool:
+def _list_words(process: psutil.Process) -> list[str]:
+    """Of its command; none of one that has ended."""
     try:
-        return any(str(RUN) in argument for argument in process.cmdline())
+        return process.cmdline()
     except psutil.Error:
-        return False
-
-
-def _is_keeper(process: psutil.Process) -> bool:
-    try:
-        return "extensions.similar.service_keeper" in process.cmdline()
-    except psutil.Error:
-        return False
+        return []
