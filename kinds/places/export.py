@@ -18,7 +18,7 @@ from typing import Any
 
 from bundle_serving.agreement import Bound
 from scripts.artefacts.exporting import run
-from scripts.artefacts.manifest import NOTHING, Manifest, of_file, read_pins
+from scripts.artefacts.manifest import MAKERS, NOTHING, Manifest, of_file, read_pins
 from scripts.artefacts.progress import step, tell
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
@@ -27,7 +27,6 @@ CATEGORIES = "categories_places365.txt"
 UNTRAINED = "random"
 INPUT, OUTPUT = "input_0", "output_0"
 BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}
-MAKERS = ("torch", "torchvision", "onnx", "onnxscript")
 
 
 @dataclass(frozen=True)
