@@ -40,8 +40,12 @@ def _raise(*_: object) -> NoReturn:
     """SIGTERM once: make passes on what its whole group gets, too, and what cleans up after the
     first one is not to be interrupted by the second."""
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
-        signal.signal(signal.SIGTERM, lambda *_: None)
+        signal.signal(signal.SIGTERM, _pass_over)
     raise KeyboardInterrupt
+
+
+def _pass_over(*_: object) -> None:
+    pass
 
 
 @contextmanager
@@ -79,4 +83,6 @@ def _handle_with(handler: Handler) -> Iterator[None]:
         yield
     finally:
         for number, was in before.items():
-            signal.signal(number, was)
+            # A second one may come until the very end.
+            if signal.getsignal(number) is not _pass_over:
+                signal.signal(number, was)
