@@ -19,6 +19,7 @@ import shlex
 import shutil
 import tarfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from io import BufferedReader
@@ -30,7 +31,7 @@ from dotenv import dotenv_values
 
 from extensions.upkeep import sealed
 from scripts.base import below, disk, files
-from scripts.base.errors import UserError
+from scripts.base.errors import UserError, of_the_machine
 from scripts.base.paths import DOTENV, ROOT
 from scripts.base.shared import is_shared
 from scripts.recipes import folders
@@ -70,7 +71,9 @@ def places() -> dict[str, Path]:
 
 
 def save(target: Path, bundle: str, passphrase: str) -> Backup:
-    """Writes all of it or nothing; for its owner alone, since .env may contain secrets."""
+    """Writes all of it or nothing; for its owner alone, since .env may contain secrets. It may
+    take the place of an earlier one, and of nothing else."""
+    _require_replaceable(target)
     found = {name: path for top, place in places().items() for name, path in _files(top, place)}
     if why := below.why_not(NEW, *found):
         raise UserError(f"{why}, and cannot be in a backup", "rename it")
@@ -78,11 +81,10 @@ def save(target: Path, bundle: str, passphrase: str) -> Backup:
     made = datetime.now(UTC).isoformat(timespec="seconds")
     index = json.dumps(asdict(Index(bundle, made, layout_number.here(), hashes)), indent=1)
     contents = {CONTENTS + hashes[name]: path for name, path in found.items()}
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    disk.require_room(target.parent, disk.measure_occupied(contents.values()) >> 20, "the backup")
+    draft = _begin(target)
     try:
-        draft.touch(0o600)
+        room_mb = disk.measure_occupied(contents.values()) >> 20
+        disk.require_room(target.parent, room_mb, "the backup")
         with tarfile.open(draft, "w") as tar:
             small = {INDEX: index.encode()}
             small[SUM] = hashlib.sha256(small[INDEX]).hexdigest().encode()
@@ -98,6 +100,28 @@ def save(target: Path, bundle: str, passphrase: str) -> Backup:
     finally:
         draft.unlink(missing_ok=True)
     return Backup(target, saved.index, saved.keys)
+
+
+def _require_replaceable(target: Path) -> None:
+    if not os.path.lexists(target):
+        return
+    if target.is_file():
+        with suppress(OSError, tarfile.TarError), tarfile.open(target) as tar:
+            if (first := tar.next()) and first.name == INDEX:
+                return
+    raise UserError(f"{target} exists, and is no backup", "name another file: TO=bundle.tar")
+
+
+def _begin(target: Path) -> Path:
+    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft.touch(0o600)
+    except OSError as fault:
+        if of_the_machine(fault):
+            raise
+        raise UserError(f"{target}: {fault.strerror}", "name a file in a folder of yours") from None
+    return draft
 
 
 def _files(top: str, place: Path) -> Iterator[tuple[str, Path]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import random
 import socket
 import time
@@ -22,8 +23,15 @@ HANDSHAKE_S, ACCEPTED_S = 0.3, 5
 
 def holder(address: str, port: int) -> str | None:
     """None when the port is free; otherwise who listens there, as far as that is visible."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family) as probe:
+    not_ours = UserError(
+        f"BIND={address} is not an address of this machine",
+        "use 127.0.0.1, or 0.0.0.0 (:: with IPv6)",
+    )
+    try:
+        is_six = ipaddress.ip_address(address).version == 6
+    except ValueError:  # a name, which Envoy does not take
+        raise not_ours from None
+    with socket.socket(socket.AF_INET6 if is_six else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))
@@ -32,10 +40,7 @@ def holder(address: str, port: int) -> str | None:
             return "the system (ports below 1024 are root's)"
         except OSError as fault:
             if fault.errno == errno.EADDRNOTAVAIL:
-                raise UserError(
-                    f"BIND={address} is not an address of this machine",
-                    "use 127.0.0.1, or 0.0.0.0 (:: with IPv6)",
-                ) from None
+                raise not_ours from None
     return _process(port) or "another program (another user's, or in a container)"
 
 

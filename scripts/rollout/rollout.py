@@ -468,6 +468,7 @@ def _go_back(switch: Switching, how: str, fault: BaseException) -> None:
     try:
         switch.back(failing=isinstance(fault, Refused) and fault.fails)
     except UserError as second:
+        live.place(switch.old, live.REPOSITORY)
         live.leave_only(switch.old)
         remedy = served.brings_up(switch.old.pipeline)
         console.note(f"the server could not be recovered ({second.cause}): {remedy}")

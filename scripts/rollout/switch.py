@@ -85,7 +85,8 @@ class Switch:
         self._leave_only(self.new)
 
     def back(self, failing: bool = False) -> None:
-        """Returns to the old version alone, from any point."""
+        """Returns to the old version alone, from any point: what settles may have removed it."""
+        live.place(self.old, live.REPOSITORY)
         if self._turned:
             with suppress(UserError):  # the old version may be gone; it comes back below
                 self._fix(self.old)

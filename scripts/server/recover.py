@@ -47,6 +47,9 @@ def recover(server: State | None, version: Version, shared: Shared) -> bool:
 
 def _recover(control: Control, engine: Engine, version: Version, shared: Shared) -> None:
     """From any point of a switch: this version alone, and nothing pinned."""
+    # Some may be gone already, and a server that has ended starts again with them alone.
+    live.place(version, live.REPOSITORY)
+    shared.push_live()
     # If a folder were removed while it is loading, the model's process would end silently, and
     # Triton would wait for it forever.
     control.wait_for(version.models)

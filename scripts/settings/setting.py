@@ -5,6 +5,7 @@ Stdlib only, and little of it: every command reads the settings first.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from enum import Enum, auto
 from pathlib import Path
@@ -189,6 +190,6 @@ def _whole(text: str, most: int | None = None) -> int:
 
 
 def _number(text: str) -> float:
-    if not float(text) > 0:  # NaN is refused too
+    if not 0 < float(text) < math.inf:  # NaN is refused too
         raise ValueError
     return float(text)

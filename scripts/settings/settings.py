@@ -253,8 +253,10 @@ class Switching(Group):
         "A candidate whose p99 is more than this many times the live version's is rejected.",
         COMMAND,
     )
-    min_agreement = number(
+    min_agreement = Setting(
         "20",
+        _percentage,
+        "a percentage",
         """The percentage of pictures on which a candidate must give the same label as the live
         version.""",
         COMMAND,

@@ -66,6 +66,7 @@ class LocalStack:
         self._settings = settings
 
     def prepare(self) -> None:
+        _require_plain_path()
         if not bootstrap.can_serve():
             raise UserError(
                 "without Docker, the server needs Python 3.11 or 3.12",
@@ -225,6 +226,15 @@ class LocalStack:
             stderr=subprocess.DEVNULL,
             text=True,
             errors="replace",
+        )
+
+
+def _require_plain_path() -> None:
+    """Triton starts its models' processes by a shell, to which it gives their paths as they are."""
+    if set(str(ROOT)) & set(" \t\n'\"\\$&();<>|`"):
+        raise UserError(
+            f"without Docker, Triton cannot run in a folder with such a name: {ROOT}",
+            "move it to a path without spaces, quotes and the like",
         )
 
 

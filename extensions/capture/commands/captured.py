@@ -140,8 +140,12 @@ def make_key(place: Path) -> None:
         raise UserError(f"{place} exists", "name a file that is new: SEAL=capture.key")
     certificate = admin_key.ensure().with_name(CERTIFICATE)
     place.parent.mkdir(parents=True, exist_ok=True)
-    command = ["openssl", *NEW_KEY, "-keyout", str(place), "-out", str(certificate)]
-    made = subprocess.run(command, capture_output=True, text=True)
-    if made.returncode:
-        raise UserError(f"openssl makes no key: {made.stderr.strip()[:200]}", "look at SEAL=")
+    with files.whole_file(certificate) as draft:
+        command = ["openssl", *NEW_KEY, "-keyout", str(place), "-out", str(draft)]
+        made = subprocess.run(command, capture_output=True, text=True)
+        if made.returncode:
+            raise UserError(f"openssl makes no key: {made.stderr.strip()[:200]}", "look at SEAL=")
+        if not (place.stat().st_size and draft.stat().st_size):  # of which openssl says nothing
+            place.unlink()
+            raise UserError("there was no room for the key", "make room, then run it again")
     console.note(f"what is kept from now on can be read with {place} alone: keep it elsewhere")

@@ -37,8 +37,12 @@ def main() -> int:
 
 
 def show(name: str, key: str) -> None:
+    header = f"Authorization: Bearer {key}"
     console.note(f"the API key of {name}, shown only once; set BUNDLE_API_KEY to it, or send:")
-    print(f"Authorization: Bearer {key}")
+    if console.Form.is_json:
+        console.say(header, client=name, key=key)
+    else:
+        print(header)
 
 
 def show_clients() -> None:

@@ -508,6 +508,25 @@ def test_ctrl_c_in_the_middle(local: Project, good: Path) -> None:
     assert "was interrupted" not in history and "(rollout): interrupted" in history
 
 
+def list_placed(project: Project) -> set[Path]:
+    live = project.path / "build" / "live"
+    return {*live.glob("resnet50_onnx/[0-9]*"), *live.glob("preprocessing/[0-9]*")}
+
+
+def test_ctrl_c_at_the_end(local: Project, good: Path) -> None:
+    """While what has served is removed: either may serve then, and one of them does."""
+    before, number, placed = serving(local), int(good.name), list_placed(local)
+    with nobody_waits_in_vain(local):
+        make = rolling_out(local, number)
+        wait_until(lambda: placed - list_placed(local), "the old version to go")
+        output = interrupt(make)
+        assert "Traceback" not in output and "cannot be recovered" not in output
+        if serving(local) == number:  # it came too late
+            local.made("rollback")
+    assert serving(local) == before and list_placed(local) == placed
+    assert local.readiness() == 200
+
+
 def test_kill_9_of_the_server_in_the_middle(local: Project, good: Path) -> None:
     before, number = serving(local), int(good.name)
     make = rolling_out(local, number)

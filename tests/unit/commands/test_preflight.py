@@ -16,7 +16,7 @@ from scripts.base import ports
 from scripts.base.errors import UserError
 from scripts.server.up import announce_silence
 from scripts.settings.settings import DEFAULTS, PORTS, Settings
-from scripts.stacks import certificates, exposure, handover
+from scripts.stacks import certificates, exposure, handover, local
 
 
 @pytest.fixture
@@ -44,6 +44,22 @@ def test_a_certificate_is_placed_with_its_own_key_alone(made: Path) -> None:
     with pytest.raises(UserError, match="no certificate with its key"):
         placed(spoilt, key)
     assert (exposure.FOLDER / CERTIFICATE).read_text() == cert.read_text()
+
+
+@pytest.mark.parametrize("address", ["localhost", "foo", "127.0.0.1.5", "1.2.3.4", "::2", ""])
+def test_what_is_no_address_of_this_machine(address: str) -> None:
+    with pytest.raises(UserError, match="is not an address of this machine"):
+        ports.require_own(address)
+    for own in ("127.0.0.1", "0.0.0.0"):
+        ports.require_own(own)
+
+
+@pytest.mark.parametrize("name", ["my project", "it's", "a$b"])
+def test_a_folder_that_triton_cannot_run_in(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """It says so before anything else is made."""
+    monkeypatch.setattr(local, "ROOT", Path("/srv") / name)
+    with pytest.raises(UserError, match="cannot run in a folder with such a name"):
+        local.LocalStack(Settings(DEFAULTS)).prepare()
 
 
 def settings_for(port: int, **more: str) -> Settings:

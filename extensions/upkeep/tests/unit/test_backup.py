@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import shlex
 import tarfile
 from pathlib import Path
@@ -81,6 +82,23 @@ def test_what_was_saved_comes_back_elsewhere(here: Path, tmp_path: Path) -> None
     assert after[".env"] == "ARCH=resnet18\n"
     twice = [here / "build/versions/1" / name for name in ("onnx", "models/resnet50_onnx")]
     assert (twice[0] / "model.onnx").samefile(twice[1] / "model.onnx")
+
+
+def test_it_takes_the_place_of_an_earlier_one_alone(here: Path, tmp_path: Path) -> None:
+    file, readme, pipe = (tmp_path / name for name in ("monday.tar", "README.md", "pipe"))
+    for _ in range(2):
+        backup.save(file, "0.1.0", "")
+    readme.write_text("read me")
+    os.mkfifo(pipe)
+    (tmp_path / "lost").symlink_to(tmp_path / "nowhere")
+    for taken in (readme, pipe, tmp_path, Path("/dev/full"), tmp_path / "lost"):
+        with pytest.raises(UserError, match="exists, and is no backup"):
+            backup.save(taken, "0.1.0", "")
+    for nowhere in (readme / "x.tar", Path("/proc/none/x.tar"), tmp_path / ("x" * 300)):
+        with pytest.raises(UserError) as refused:
+            backup.save(nowhere, "0.1.0", "")
+        assert refused.value.remedy == "name a file in a folder of yours"
+    assert readme.read_text() == "read me" and pipe.is_fifo()
 
 
 def test_settings_that_were_there_are_kept_aside(here: Path, tmp_path: Path) -> None:
