@@ -9,8 +9,7 @@ import urllib.parse
 import urllib.request
 
 from ..errors import SourceError, too_large
-
-CHUNK = 1 << 16
+from .plain_http import take_in_time
 
 
 def fetch(url: str, max_bytes: int, timeout: float) -> bytes:
@@ -24,14 +23,10 @@ def fetch(url: str, max_bytes: int, timeout: float) -> bytes:
             if int(response.headers.get("Content-Length") or 0) > max_bytes:
                 raise too_large(max_bytes)
             body = bytearray()
-            # read1 returns what has arrived, so that a slow server is caught by the
-            # deadline, which the socket's own timeout would not do.
-            while chunk := response.read1(CHUNK):
-                body += chunk
+            for piece in take_in_time(response, deadline):
+                body += piece
                 if len(body) > max_bytes:
                     raise too_large(max_bytes)
-                if time.monotonic() > deadline:
-                    raise TimeoutError
             if response.length:
                 raise SourceError("the download was cut off", "try again")
             return bytes(body)

@@ -8,6 +8,7 @@ takes 0.2 s to import: pictures do without it, other inputs use its messages.
 
 import json
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from http.client import (
     HTTPConnection,
@@ -119,17 +120,20 @@ class PlainHttp:
         self._line.close()
 
 
-def read_in_time(response: HTTPResponse, deadline: float) -> bytes:
-    """What comes byte by byte would never meet the socket's own timeout."""
-    content = bytearray()
+def take_in_time(response: HTTPResponse, deadline: float) -> Iterator[bytes]:
+    """As it arrives: what comes byte by byte would never meet the socket's own timeout."""
     while piece := response.read1(CHUNK):
-        content += piece
+        yield piece
         if time.monotonic() > deadline:
             raise TimeoutError
+
+
+def read_in_time(response: HTTPResponse, deadline: float) -> bytes:
+    content = b"".join(take_in_time(response, deadline))
     response.close()  # else Python 3.11 takes no further request on its connection
     if response.length:
-        raise IncompleteRead(bytes(content), response.length)
-    return bytes(content)
+        raise IncompleteRead(content, response.length)
+    return content
 
 
 def read_message(content: bytes) -> str:

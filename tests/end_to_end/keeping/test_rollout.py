@@ -520,7 +520,7 @@ def test_ctrl_c_at_the_end(local: Project, good: Path) -> None:
         make = rolling_out(local, number)
         wait_until(lambda: placed - list_placed(local), "the old version to go")
         output = interrupt(make)
-        assert "Traceback" not in output and "cannot be recovered" not in output
+        assert "Traceback" not in output and "be recovered" not in output
         if serving(local) == number:  # it came too late
             local.made("rollback")
     assert serving(local) == before and list_placed(local) == placed
