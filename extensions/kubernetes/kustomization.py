@@ -301,7 +301,8 @@ def _make_patch(kind: str, how: str, path: str, value: object) -> dict[str, Any]
 
 def quantity(size: str) -> str:
     """Docker's 5.6g is Kubernetes' 5.6Gi."""
-    return size[:-1] + UNITS[unit] if (unit := size[-1].lower()) in UNITS else size
+    number = size.lower().removesuffix("b")
+    return number[:-1] + UNITS[unit] if (unit := number[-1]) in UNITS else number
 
 
 def read_keys(settings: Settings, elsewhere: Place | None) -> dict[str, dict[str, str]]:

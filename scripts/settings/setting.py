@@ -6,6 +6,7 @@ Stdlib only, and little of it: every command reads the settings first.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from enum import Enum, auto
 from pathlib import Path
@@ -146,6 +147,17 @@ def flag(comment: str, *parts: Part) -> Setting[bool]:
         return bool(text)
 
     return Setting("", read, "1 or empty", comment, *parts)
+
+
+def size(default: str, comment: str, *parts: Part) -> Setting[str]:
+    """As Docker takes it."""
+
+    def read(text: str) -> str:
+        if not re.fullmatch(r"(\d+(\.\d+)?[bkmg]b?)?", text, re.ASCII | re.IGNORECASE):
+            raise ValueError
+        return text
+
+    return Setting(default, read, "an amount such as 512m or 5.6g", comment, *parts)
 
 
 def path(comment: str, *parts: Part) -> Setting[Path | None]:

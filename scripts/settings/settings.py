@@ -34,6 +34,7 @@ from scripts.settings.setting import (
     path,
     path_or,
     port,
+    size,
     text,
     text_or_files,
     whole,
@@ -197,7 +198,7 @@ class Place(Group):
     network_threads = whole_or_none(
         "Threads of each such process. Empty: derived from CORES.", MACHINE
     )
-    memory = text(
+    memory = size(
         "",
         """The memory limit of the server's container. Empty: derived from CORES and MAX_MEGAPIXELS
         (5.6g with two cores).""",
@@ -308,7 +309,7 @@ class Gpu(Group):
         gpu: this happens on the GPU; see docs/gpu.md for the cost.""",
         MACHINE,
     )
-    gpu_memory = text("16g", "The host memory limit of the server's container.", MACHINE)
+    gpu_memory = size("16g", "The host memory limit of the server's container.", MACHINE)
 
 
 class Building(Group):

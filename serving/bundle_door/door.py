@@ -196,6 +196,7 @@ async def serve(settings: Settings) -> None:
         if relay:
             stack.callback(asyncio.create_task(take_free_ports(relay)).cancel)
         stack.callback(asyncio.create_task(tidy(service)).cancel)
+        stack.callback(asyncio.create_task(served.learn()).cancel)
         stack.callback(asyncio.create_task(take_singles(served, capturing, folder)).cancel)
         if capturing:
             stack.callback(asyncio.create_task(capturing.remove_old()).cancel)

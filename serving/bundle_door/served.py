@@ -23,6 +23,8 @@ from bundle_serving.process.main_pipeline import find_main
 
 # An answer holds so long.
 REMEMBERED_S, REFRESHED_S = 2.0, 5.0
+# So often a server that starts is asked what it serves.
+LEARNS_S = 0.25
 CANDIDATE = "_candidate"
 # In the repository: what happened to each pipeline's versions (scripts/repository/history.py).
 HISTORY = "history.json"
@@ -119,6 +121,12 @@ class Served:
         if self._elsewhere is None:
             return {}
         return {told.model: told for told in elsewhere.read(self._elsewhere)}
+
+    async def learn(self) -> None:
+        """What there is, so that the first requests, too, are logged by name."""
+        while not self._ready:
+            await self.look_anew()
+            await asyncio.sleep(LEARNS_S)
 
     def refresh(self) -> None:
         """Soon, in the background: no request waits for what it is called in metrics."""

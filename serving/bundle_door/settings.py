@@ -10,6 +10,7 @@ Imports nothing large, for every command reads it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -33,6 +34,14 @@ class Setting(NamedTuple):
 
 def read_several(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())
+
+
+def read_origins(text: str) -> tuple[str, ...]:
+    """As browsers send them: any other would match none."""
+    origins = read_several(text)
+    if not all(re.fullmatch(r"https?://[^/\s*]+", each) for each in origins):
+        raise ValueError
+    return origins
 
 
 def read_count(text: str) -> int:
@@ -113,8 +122,8 @@ SETTINGS = (
     Setting(
         "CORS_ORIGINS",
         "",
-        read_several,
-        "origins",
+        read_origins,
+        "origins, each with its scheme and without a path: https://a.example",
         "Origins whose web pages may call the API: https://a.example",
     ),
     Setting(

@@ -55,4 +55,4 @@ async def serve(settings: Settings, number: int) -> None:
     reports = await steps.serve(folder / sockets.of_process(sockets.STEPS, number))
     own_socket = folder / sockets.of_process(sockets.HTTP, number)
     async with http1.server(service, own_socket), reports:
-        await asyncio.gather(teller.run(), tidy(service))
+        await asyncio.gather(teller.run(), tidy(service), served.learn())

@@ -22,6 +22,8 @@ SHIFT, STABLE = 0.25, 0.1
 
 def main() -> int:
     asked = arguments.load()
+    if asked.new not in ("", "1"):
+        raise UserError("NEW names a file here", "the present answers become the reference: NEW=1")
     known = state.load()
     if known is None:
         raise UserError("no server is running", "start one: make up")

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from bundle_door.answers import Refused
 from bundle_door.served import Served, live_version
 from bundle_door.triton import Triton
 from bundle_door.watching.drift import NAMED, stability_index
@@ -94,6 +95,23 @@ def test_the_first_requests_of_a_pipeline_count_as_its_own(tmp_path: Path) -> No
 
     asyncio.run(asked())
     assert found == [("m", "1"), ("m", "1"), ("other", "")]
+
+
+def test_what_is_served_is_known_before_anybody_asks(tmp_path: Path) -> None:
+    """Also of a server that starts later than the door; else the first requests' log names none."""
+
+    class Starting(Loaded):
+        refusals = 2
+
+        async def ask(self, method: str, **fields: str) -> Any:
+            if self.refusals:
+                self.refusals -= 1
+                raise Refused(503, "not yet")
+            return await super().ask(method, **fields)
+
+    served = Served(cast(Triton, Starting("m")), tmp_path)
+    asyncio.run(served.learn())
+    assert served.series("m") == ("m", "1")
 
 
 class Loaded:

@@ -74,6 +74,9 @@ def test_in_a_container_it_is_refused_before_anything_is_loaded(
         ("CORES", "2.5", "a positive integer"),
         ("MAX_MEGAPIXELS", "many", "a positive number"),
         ("MAX_MEGAPIXELS", "nan", "a positive number"),
+        ("MEMORY", "1x", "an amount such as 512m or 5.6g"),
+        ("CORS_ORIGINS", "*", settings.ALL["CORS_ORIGINS"].wanted),
+        ("CORS_ORIGINS", "https://a.example, b.example", settings.ALL["CORS_ORIGINS"].wanted),
     ],
 )
 def test_nonsense_is_refused_with_its_remedy(
