@@ -9,6 +9,7 @@ Without a passphrase, keys are left out. Nothing is written where the backup doe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from bundle_client import __version__
@@ -36,7 +37,24 @@ def main() -> int:
         if not archive.numbers(pipelines.main()):
             raise UserError("there are no versions to back up", "build one: make up")
         saved = backup.save(target, __version__, passphrase)
+        damaged = list(find_damaged())
     keys = "with its keys, encrypted" if saved.keys else "without keys (PASSPHRASE adds them)"
     size = disk.readable(target.stat().st_size)
+    if damaged:
+        console.note(
+            f"saved as they are, but no longer what was published: {', '.join(damaged)}; an earlier"
+            " backup may have them whole"
+        )
     console.note(f"saved and verified: {len(saved.index.files)} files, {size}, {keys}: {target}")
     return 0
+
+
+def find_damaged() -> Iterator[str]:
+    for pipeline in pipelines.every():
+        for number in archive.numbers(pipeline):
+            try:
+                is_sound = archive.load(pipeline, number).sound()
+            except UserError:  # not even its record
+                is_sound = False
+            if not is_sound:
+                yield f"{pipeline.mark} version {number}".strip()

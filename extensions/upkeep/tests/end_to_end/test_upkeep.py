@@ -63,6 +63,12 @@ def test_upgrade_backup_restore_and_prune(tmp_path: Path, exported: Path) -> Non
     assert "saved and verified" in project.made("backup", f"TO={file}")
     shutil.copytree(versions / "1", versions / "2")
     shutil.copytree(versions / "1", versions / "3")
+    (network,) = (versions / "1" / "models").glob("*/model.onnx")
+    whole = network.rename(tmp_path / "whole")
+    damage(whole, network)
+    told = project.made("backup", f"TO={tmp_path / 'tuesday.tar'}")
+    assert "no longer what was published: version 1, version 2, version 3; " in told
+    whole.replace(network)
     assert "make prune YES=1 frees" in project.made("prune", "KEEP_VERSIONS=1")
     assert (versions / "2").is_dir()
     project.made("prune", "KEEP_VERSIONS=1", "YES=1")
