@@ -66,7 +66,7 @@ def is_green(failed: Iterable[str], passed_alone: Iterable[str], unsteady: set[s
 
 def listed(text: str) -> set[str]:
     """The tests of unsteady.txt: a date, the test, and the cause in each line."""
-    return {found[1] for found in re.finditer(r"^\d{4}-\d\d-\d\d\s+(tests/\S+)", text, re.M)}
+    return {found[1] for found in re.finditer(r"^\d{4}-\d\d-\d\d\s+(\S+::\S+)", text, re.M)}
 
 
 def passes_alone(nodeid: str) -> bool:

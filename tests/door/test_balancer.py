@@ -1,4 +1,4 @@
-"""The balancer before many doors; extensions/swarm/tests runs it before real ones."""
+"""The balancer before many doors; a swarm's tests run it before real ones."""
 
 from __future__ import annotations
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from scripts.base.paths import ROOT
+
 PICTURE = "build/mug.jpg"
 OURS = "proved_network"  # which no user's pipeline is called
 LABELLED = "build/labelled"  # the same, in the folder of its label
-BELL = "kinds/sound/model_repository/sounds_preprocessing/warmup/bell.wav"
+# What a pipeline of sounds is warmed up with.
+SOUND = "".join(
+    str(path.relative_to(ROOT)) for path in ROOT.glob("kinds/*/model_repository/*/warmup/bell.wav")
+)
 
 
 @dataclass(frozen=True)
@@ -134,7 +139,7 @@ STEPS = (
     Step("cascade", "classify", ASKED | {"MODEL": "cascade"}),
     Step("detection", "detect", ASKED),
     Step("segmentation", "segment", ASKED),
-    Step("sounds", "classify", {"MODEL": "sounds", "SOUND": BELL, "JSON": "1"}),
+    Step("sounds", "classify", {"MODEL": "sounds", "SOUND": SOUND, "JSON": "1"}),
     Step("video", "watch", {"VIDEO": PICTURE, "JSON": "1"}),
     Step("trees", TREES),
     Step("function", FUNCTION),

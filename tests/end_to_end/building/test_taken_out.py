@@ -10,19 +10,12 @@ from pathlib import Path
 import pytest
 
 from scripts.recipes.schema import load
-from tests.project import ROOT, Project, find_brought, picture, run
-
-# The main pipeline's, and what others borrow from it.
-STAY = ("kinds/image",)
-FOLDERS = [str(path.parent.relative_to(ROOT)) for path in find_brought("*/__init__.py")]
-# Compose cannot include what may be missing; touched.py passes over what is not there.
-NAMED_IN = ("compose.extra.yaml", "deploy", ".github/dependabot.yml", "tests/touched.py")
-# They lead to its page, which is then not there.
-LEAD_THERE = "*.md"
+from tests.project import ROOT, Project, picture, run
+from tests.sources import named
 
 
 @pytest.mark.rare
-@pytest.mark.parametrize("folder", [each for each in FOLDERS if each not in STAY])
+@pytest.mark.parametrize("folder", named.FOLDERS)
 def test_the_rest_does_without(folder: str, tmp_path: Path, exported: Path) -> None:
     project = Project.copy(tmp_path / "rest", FLAVOUR="local")
     commands = list_commands(project.path / folder / "commands.mk")
@@ -36,7 +29,7 @@ def test_the_rest_does_without(folder: str, tmp_path: Path, exported: Path) -> N
         write = project.run_command(".venv/bin/python", "-m", *words)
         assert write.returncode == 0, write.stderr
 
-    assert find_named(project, folder) == []
+    assert named.find_named(folder, project.path) == []
     shown = project.made("help", ALL="1")
     assert [each for each in commands if re.search(rf"make {each}\b", shown)] == []
     project.made("check")
@@ -60,11 +53,3 @@ def find_models(project: Project, folder: str) -> list[Path]:
 def list_commands(makefile: Path) -> list[str]:
     text = makefile.read_text() if makefile.exists() else ""
     return re.findall(r"^([a-z0-9-]+):.*##", text, re.MULTILINE)
-
-
-def find_named(project: Project, folder: str) -> list[str]:
-    """The lines that name it, by its path or as a module."""
-    name = rf"\b{folder.replace('/', '[./]')}\b"
-    excepted = (f":!{each}" for each in (*NAMED_IN, LEAD_THERE))
-    words = ("git", "grep", "--line-number", "--extended-regexp", name, "--", ".", *excepted)
-    return project.run_command(*words).stdout.splitlines()

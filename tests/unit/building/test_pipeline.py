@@ -257,7 +257,7 @@ def test_a_broken_config_is_reported_in_one_line(made: Workspace, repository: Pa
         (4, Share(4, 2)),
         (16, Share(16, 2)),
         (6, Share(6, 2)),
-        (32, Share(16, 4)),
+        (32, Share(16, 2)),
     ],
 )
 def test_shares_of_the_machine(cores: int, share: Share) -> None:

@@ -12,12 +12,14 @@ import pytest
 from tests import again
 
 ONE, TWO = "tests/door/test_a.py::test_one", "tests/end_to_end/test_b.py::test_two[local]"
-UNSTEADY = f"# why\n2026-01-31  {TWO}  the queue was empty too early\n"
+OF_A_KIND = "kinds/film/tests/end_to_end/test_c.py::test_three"
+UNSTEADY = f"# why\n2026-01-31  {TWO}  the queue was empty too early\n2026-01-31  {OF_A_KIND}\n"
 
 
 @pytest.mark.parametrize(
     ("failed", "passed", "green"),
     [
+        ([OF_A_KIND], [OF_A_KIND], False),
         ([ONE], [ONE], True),
         ([ONE], [], False),
         ([TWO], [TWO], False),  # as in a change before

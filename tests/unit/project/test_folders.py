@@ -1,10 +1,14 @@
-"""Every folder of this checkout can be looked through: 20 files side by side at most."""
+"""Every folder of this checkout can be looked through, 20 files side by side at most; and those of
+kinds and extensions can be taken out."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
+from tests.sources import named
 from tests.unit.project.test_touched import tracked
 
 MOST = 20
@@ -14,3 +18,9 @@ def test_no_folder_is_crowded() -> None:
     counts = Counter(str(Path(name).parent) for name in tracked())
     assert len(counts) > 100
     assert {folder: count for folder, count in counts.items() if count > MOST} == {}
+
+
+@pytest.mark.parametrize("folder", named.FOLDERS)
+def test_what_can_be_taken_out_is_named_nowhere_else(folder: str) -> None:
+    """A rare test takes it out."""
+    assert named.find_named(folder) == []
