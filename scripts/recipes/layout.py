@@ -48,9 +48,10 @@ class Share:
         cls, cores: int, instances: int | None = None, threads: int | None = None
     ) -> Share:
         """One process per core: processes scale better than threads (docs/measuring/scale.md). Each
-        gets two cores' worth of threads, since an idle process leaves its core to the others."""
+        has two threads, since an idle process leaves its core to the others; more where the
+        processes are fewer."""
         instances = instances or max(LEAST_INSTANCES, min(cores, MOST_INSTANCES))
-        return cls(instances, threads or min(cores, 2 * max(1, cores // instances)))
+        return cls(instances, threads or min(cores, max(2, cores // instances)))
 
     @classmethod
     def preprocessing(cls, settings: Settings) -> Share:
