@@ -77,7 +77,8 @@ def write_notes() -> None:
 
 
 def push_images() -> None:
-    registry = require("REGISTRY", "registry.example/team")
+    # The owner of a repository may have capitals, an image's name none.
+    registry = require("REGISTRY", "registry.example/team").lower()
     pushed = read("make", "images", f"PUSH={registry}", "REGISTRY=")  # built, not taken from there
     print(pushed)
     digests = re.findall(r"^- pushed: (\S+@sha256:\w+)$", pushed, re.M)
