@@ -101,9 +101,7 @@ def write_below(folder: Path, name: str, content: bytes) -> None:
 
 
 def find_server() -> Any:
-    known = state.load()
-    if known is None:
-        raise UserError("no server is running", "start one: make up")
+    known = state.require()
     known.require_one_server()
     return known
 

@@ -100,9 +100,7 @@ class Switching(Protocol):
 
 def find_running_server(pipeline: Pipeline) -> Up:
     """The running server; recovered first if a switch was interrupted."""
-    server = state.load()
-    if server is None:
-        raise UserError("no server is running", "start one: make up")
+    server = state.require()
     shared = Shared(server.settings_at_start, pipeline)
     shared.pull()
     version = served.find_served_version(pipeline)

@@ -9,7 +9,6 @@ from scripts.base.errors import UserError
 from scripts.server.served import find_served_version
 from scripts.server.triton import triton_api
 from scripts.settings import arguments
-from scripts.stacks import state
 from scripts.stacks.state import State
 
 # A model that hangs while loading keeps the call open forever.
@@ -24,13 +23,6 @@ class Model:
     version: str = ""
     state: str = ""
     reason: str = ""
-
-
-def server() -> State:
-    known = state.load()
-    if known is None:
-        raise UserError("no server is running", "start one: make up")
-    return known
 
 
 def index(server: State) -> list[Model]:

@@ -95,6 +95,14 @@ def load(path: Path = PATH) -> State | None:
         ) from None
 
 
+def require() -> State:
+    """Of the server that runs."""
+    known = load()
+    if known is None:
+        raise UserError("no server is running", "start one: make up")
+    return known
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 

@@ -55,7 +55,7 @@ def models() -> None:
     made = "resnet50 with weights of /home/ann/models/birds/2026/checkpoint-000123.pth, opset 17"
     manifest = SimpleNamespace(describe=lambda: made)
     run("models", {
-        "scripts.server.model_control.server": lambda: KNOWN,
+        "scripts.stacks.state.load": lambda: KNOWN,
         "scripts.server.model_control.index": lambda _: index,
         "scripts.server.model_control.pipeline": set,
         "scripts.artefacts.manifest.Manifest.load": lambda _: manifest,

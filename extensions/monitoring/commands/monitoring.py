@@ -11,7 +11,6 @@ from __future__ import annotations
 from extensions.monitoring import containers
 from extensions.monitoring.settings import alertmanager_port, prometheus_port
 from scripts.base import console, lock
-from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
@@ -21,9 +20,7 @@ from scripts.stacks import state
 def main() -> int:
     asked = arguments.load()
     with lock.one_at_a_time():
-        known = state.load()
-        if known is None:
-            raise UserError("no server is running", "start one: make up")
+        known = state.require()
         known.require_one_server()
         settings = Settings.load().fill_from(known.settings)
         late = containers.write(known, settings, asked.latency_ms)

@@ -24,9 +24,7 @@ def main() -> int:
     asked = arguments.load()
     if asked.new not in ("", "1"):
         raise UserError("NEW names a file here", "the present answers become the reference: NEW=1")
-    known = state.load()
-    if known is None:
-        raise UserError("no server is running", "start one: make up")
+    known = state.require()
     known.require_one_server()
     versions = renew_reference(known.http) if asked.new else triton_api.get(known.http, "/drift")
     if not versions:

@@ -18,7 +18,6 @@ from datetime import UTC, datetime
 from operator import attrgetter
 
 from scripts.base import console, interrupts
-from scripts.base.errors import UserError
 from scripts.base.text import fold
 from scripts.server.log_order import REFUSED, Entry, order_lines, without_gpu
 from scripts.settings import arguments
@@ -33,9 +32,7 @@ INDENT = "    "
 
 def main() -> int:
     given = arguments.load()
-    known = state.load()
-    if known is None:
-        raise UserError("no server is running", "start one: make up")
+    known = state.require()
     stack = flavour.stack(known.flavour, known.settings_at_start)
     process = stack.log_process(given.follow)
     try:

@@ -28,9 +28,7 @@ MOST_EVENTS = 5  # of the keeper's restorations
 
 
 def main() -> int:
-    known = state.load()
-    if known is None:
-        raise UserError("no server is running", REMEDY)
+    known = state.require()
     version = find_served_version()
     stack = flavour.stack(known.flavour, known.settings_at_start)
     reason = unhealthy_reason(stack, known, version.pipeline.ensemble)

@@ -14,11 +14,11 @@ from scripts.repository.shared import Shared
 from scripts.server import engines, extra, model_control, own_models
 from scripts.server.triton import loading
 from scripts.settings import arguments
-from scripts.stacks import flavour
+from scripts.stacks import flavour, state
 
 
 def main() -> int:
-    server = model_control.server()
+    server = state.require()
     server.require_one_server()
     own = (named := arguments.load().triton_model) in own_models.names()
     if own:

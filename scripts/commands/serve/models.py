@@ -12,10 +12,11 @@ from scripts.base import tables
 from scripts.repository import live
 from scripts.server import model_control
 from scripts.server.model_control import Model
+from scripts.stacks import state
 
 
 def main() -> int:
-    server = model_control.server()
+    server = state.require()
     served = model_control.pipeline()
     models = [each for each in model_control.index(server) if each.state or each.name in served]
     rows = (make_row(each, server.main) for each in models)

@@ -12,12 +12,12 @@ from scripts.base.errors import UserError
 from scripts.repository import live
 from scripts.server import extra, model_control
 from scripts.server.triton import loading
-from scripts.stacks import flavour
+from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
 
 def main() -> int:
-    server = model_control.server()
+    server = state.require()
     name = model_control.find_triton_model(server)
     many = flavour.many_of(server)
     if many and name != server.main and name in server.pipelines:
