@@ -32,7 +32,6 @@ from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.repository import live
 from scripts.rollout import proofs
-from scripts.settings.settings import Settings
 from scripts.stacks import certificates, state
 from scripts.stacks.engine import open_log
 from scripts.stacks.many_servers import (
@@ -40,8 +39,8 @@ from scripts.stacks.many_servers import (
     STAYED,
     ManyServers,
     Progress,
+    Room,
     Task,
-    require_room,
     show_tasks,
 )
 from scripts.stacks.state import State
@@ -96,11 +95,8 @@ class KubernetesStack(ManyServers):
         certificates.make(self._settings)
         self._renew_keys()
 
-    def _require_room(self, replicas: int) -> None:
-        """By what the user sets now, or did when they were started."""
-        now = Settings.load().fill_from(self._settings.values)
-        asked = kustomization.requests(self._settings)
-        require_room(replicas, now.max_replicas, lambda: room.find(self._kubectl, asked))
+    def _find_room(self) -> Room | None:
+        return room.find(self._kubectl, kustomization.requests(self._settings))
 
     def _require_image(self) -> None:
         """In the cluster, before minutes of building here."""

@@ -33,7 +33,6 @@ from scripts.base.errors import UserError
 from scripts.base.paths import MARK, ROOT
 from scripts.repository import live, place
 from scripts.rollout import proofs
-from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, exposure, memory, state
 from scripts.stacks.engine import last_line, open_log, require_done
 from scripts.stacks.many_servers import (
@@ -45,7 +44,6 @@ from scripts.stacks.many_servers import (
     Progress,
     Room,
     Task,
-    require_room,
     show_tasks,
 )
 from scripts.stacks.state import State
@@ -86,11 +84,6 @@ class SwarmStack(ManyServers):
         if self._settings.replicas:
             self._require_room(self._settings.replicas)
         super().prepare()
-
-    def _require_room(self, replicas: int) -> None:
-        """By what the user sets now, or did when they were started."""
-        now = Settings.load().fill_from(self._settings.values)
-        require_room(replicas, now.max_replicas, self._find_room)
 
     def _find_room(self) -> Room:
         limit = memory.limit(self._settings)
@@ -138,8 +131,6 @@ class SwarmStack(ManyServers):
         self._spread(stack, wanted)
 
     def replace_each(self, wanted: State) -> Iterator[Task]:
-        """One server after the other by one that `start` would start, which comes out here when it
-        runs. The next is replaced when it is asked for, and not at all if it is not."""
         stack, came = self._prepare_stack(wanted), set[str]()
         while not came or any(task.fingerprint != wanted.fingerprint for task in self.tasks()):
             self._deploy(stack_file.one_at_a_time(stack, len(came)))
@@ -192,8 +183,6 @@ class SwarmStack(ManyServers):
             raise UserError(late, f"raise START_TIMEOUT, or {HAND_OVER}")
 
     def go_back(self, known: State, out_first: bool = False) -> None:
-        """To what ran before, wherever an update was interrupted; `out_first` where nobody is to
-        wait for a server that replaces one that fails."""
         stack = json.loads(DEPLOYED.read_text())
         others = any(task.runs and task.fingerprint == known.fingerprint for task in self.tasks())
         self._deploy(stack_file.out_first(stack) if out_first and others else stack)

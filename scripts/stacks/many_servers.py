@@ -13,6 +13,7 @@ from typing import Any
 from bundle_serving.address import Address
 from scripts.base import console, files, tables
 from scripts.base.errors import UserError
+from scripts.settings.settings import Settings
 from scripts.stacks import state
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.state import State
@@ -96,6 +97,15 @@ class ManyServers(DockerStack):
         if self._settings.replicas == 0:
             raise UserError("with REPLICAS=0 no server runs", "say how many: make scale REPLICAS=2")
         super().prepare()
+
+    def _require_room(self, replicas: int) -> None:
+        """By what the user sets now, or did when they were started."""
+        now = Settings.load().fill_from(self._settings.values)
+        require_room(replicas, now.max_replicas, self._find_room)
+
+    @abstractmethod
+    def _find_room(self) -> Room | None:
+        """None where nobody may see the nodes."""
 
     @property
     @abstractmethod
