@@ -24,6 +24,7 @@ from bundle_serving.agreement import Bound
 from bundle_serving.openvino_engine import Engine, has_bf16
 from bundle_serving.pictures import Transform, to_pixels
 from scripts.artefacts import samples
+from scripts.artefacts.manifest import Manifest
 from scripts.measuring.confidence import Estimate
 from scripts.steps import engine, quantise
 from scripts.steps.eight_bits import Quantiser
@@ -42,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
     add("--rounds", type=int, default=15)
     options = parser.parse_args(argv)
     network = options.onnx / "model.onnx"
-    how = Transform(**engine.read_manifest(options.onnx).transform, decode="full")
+    how = Transform(**Manifest.of_export(options.onnx).transform, decode="full")
     photos = samples.read(options.calibration, quantise.MOST_PICTURES, "CALIBRATION")
     held_back, learnt = quantise.divide_photos(photos)
     pixels = np.stack([to_pixels(photo, how) for photo in held_back])

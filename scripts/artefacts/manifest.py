@@ -223,6 +223,13 @@ class Manifest:
         except (OSError, ValueError, TypeError):
             return None
 
+    @classmethod
+    def of_export(cls, folder: Path) -> Manifest:
+        found = cls.load(folder / "manifest.json")
+        if found is None:
+            raise UserError(f"{folder} has no exported network", "export one: make up")
+        return found
+
     def dump(self) -> str:
         return json.dumps(asdict(self), indent=2) + "\n"
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from scripts.artefacts.manifest import Manifest
-from scripts.base.errors import UserError
 
 # Trees, as Triton's FIL backend calls the file (its src/model.h).
 FOREST = "checkpoint.tl"
@@ -51,10 +50,7 @@ class Workspace:
 
     @property
     def manifest(self) -> Manifest:
-        manifest = Manifest.load(self.onnx / "manifest.json")
-        if manifest is None:
-            raise UserError(f"{self.onnx} has no exported network", "export one: make up")
-        return manifest
+        return Manifest.of_export(self.onnx)
 
     @property
     def decision(self) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def identity(
     """Everything that the decision depends on."""
     return {
         "schema": SCHEMA,
-        "onnx": read_manifest(onnx).onnx["sha256"],
+        "onnx": Manifest.of_export(onnx).onnx["sha256"],
         "wanted": precision,
         "processor": processor(),
         **read_pins("openvino"),
@@ -132,7 +132,7 @@ def decide(
 
     if labels and labels.ordered:
         _require_order(labels, labels.ordered)
-    rounded = read_manifest(onnx).eight_bits
+    rounded = Manifest.of_export(onnx).eight_bits
     if precision == "auto":
         if not (rounded or has_bf16()):
             return _in_float32(onnx, "this CPU has no bfloat16")
@@ -143,7 +143,7 @@ def decide(
             return _in_float32(onnx, refusal.cause)
     if precision == "fp32":
         return _in_float32(onnx, "as asked")
-    kept = read_manifest(onnx).check.get("not in int8")
+    kept = Manifest.of_export(onnx).check.get("not in int8")
     why = f"as asked, with {len(kept)} layers not in int8" if kept else "as asked"
     return _require_labels(_proof(onnx, precision, why, samples, labels=labels), onnx, labels)
 
@@ -193,7 +193,7 @@ def _show(onnx: Path, labels: Labels) -> tuple[NDArray[np.uint8], NDArray[np.int
     from bundle_serving.own_steps import StepFault
     from bundle_serving.pictures import PictureError, Transform, to_pixels
 
-    how = Transform(**read_manifest(onnx).transform)
+    how = Transform(**Manifest.of_export(onnx).transform)
     pixels, truth = [], []
     for name, number, _ in json.loads(labels.items.read_text()):
         try:
@@ -210,7 +210,7 @@ def _in_float32(onnx: Path, why: str) -> dict[str, Any]:
     """By OpenVINO; or by ONNX Runtime, if OpenVINO cannot, or rounds otherwise than is written."""
     from bundle_serving import onnxruntime_engine
 
-    if not read_manifest(onnx).eight_bits:
+    if not Manifest.of_export(onnx).eight_bits:
         try:
             return _proof(onnx, "fp32", why)
         except UserError as refusal:
@@ -250,16 +250,16 @@ def _proof(
 
 def read_bound(made: Path, precision: str) -> Bound:
     """A quantised network was made to keep so many labels."""
-    if read_manifest(made).eight_bits:
+    if Manifest.of_export(made).eight_bits:
         return EIGHT_BITS
-    if precision == "int8" and (asked := read_manifest(made).check.get("bound")):
+    if precision == "int8" and (asked := Manifest.of_export(made).check.get("bound")):
         return Bound(**asked)
     return BOUNDS[precision]
 
 
 def by_float32(onnx: Path, samples: Path | None) -> list[tuple[Question, NDArray[Any]]]:
     """More pictures, and the same network's scores in float32. Nothing, if it takes no pictures."""
-    made = read_manifest(onnx)
+    made = Manifest.of_export(onnx)
     kind, *shape = made.onnx.get("input", [""])
     if kind != "uint8":
         return []
@@ -305,17 +305,9 @@ def _ask_network(
         ) from None
 
 
-def read_manifest(made: Path) -> Manifest:
-    """What its export says of a network."""
-    manifest = Manifest.load(made / "manifest.json")
-    if manifest is None:
-        raise UserError(f"{made} has no exported network", "export one: make up")
-    return manifest
-
-
 def answers(made: Path) -> str:
     """How the scores of an export are read."""
-    return str(read_manifest(made).onnx.get("answers") or "single-label")
+    return str(Manifest.of_export(made).onnx.get("answers") or "single-label")
 
 
 def references(made: Path) -> list[tuple[Question, NDArray[Any]]]:

@@ -82,19 +82,12 @@ def identity(onnx: Path, gpu: Gpu, tensorrt: str, profile: Mapping[str, str]) ->
     """Everything that a plan depends on. It loads only in the TensorRT version that built it, and
     only on the compute capability that it was built for."""
     return {
-        "onnx": manifest_of(onnx).onnx["sha256"],
+        "onnx": Manifest.of_export(onnx).onnx["sha256"],
         "TensorRT": tensorrt,
         "compute capability": gpu.compute_capability,
         "GPU": gpu.name,
         "shapes": dict(profile),
     }
-
-
-def manifest_of(onnx: Path) -> Manifest:
-    manifest = Manifest.load(onnx / "manifest.json")
-    if manifest is None:
-        raise UserError(f"{onnx} has no exported network", "export one: make up")
-    return manifest
 
 
 def why_build(out: Path, wanted: dict[str, Any]) -> str | None:
@@ -125,7 +118,7 @@ def main(argv: list[str] | None = None) -> int:
     profile = {option: getattr(options, option) for option in shapes.OPTIONS}
     if options.batch:
         profile = shapes.of_pixels(
-            "input", manifest_of(options.onnx).transform["crop"], *options.batch
+            "input", Manifest.of_export(options.onnx).transform["crop"], *options.batch
         )
     wanted = identity(options.onnx, gpu, tensorrt_version(), profile)
     reason = why_build(options.out, wanted)

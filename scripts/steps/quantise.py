@@ -110,7 +110,7 @@ def quantise(onnx: Path, calibration: Path, accuracy: float, out: Path) -> None:
     from scripts.artefacts import samples
     from scripts.steps.eight_bits import Quantiser
 
-    source = engine.read_manifest(onnx)
+    source = Manifest.of_export(onnx)
     how = Transform(**source.transform, decode="full")
     with step("reading the calibration pictures"):
         photos = samples.read(calibration, MOST_PICTURES, "CALIBRATION")

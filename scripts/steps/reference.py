@@ -91,9 +91,7 @@ def of_exported(onnx: Path, post: Path | None = None, packages: str = "") -> Ask
     from scripts.intake import plain
     from scripts.intake.original import rows, session
 
-    manifest = Manifest.load(onnx / "manifest.json")
-    assert manifest
-    how: dict[str, Any] = {**USUAL, **manifest.transform}
+    how: dict[str, Any] = {**USUAL, **Manifest.of_export(onnx).transform}
     asked = session(network_in(onnx), "the exported network")
     text = post.read_text() if post else ""
 

@@ -28,9 +28,7 @@ NORMALISATION = ["Cast", "Sub", "Div"]
 
 
 def lay_out(exported: Path, target: Path) -> None:
-    manifest = Manifest.load(exported / "manifest.json")
-    if manifest is None:
-        raise UserError(f"{exported} has no exported network", "export one: make up")
+    manifest = Manifest.of_export(exported)
     with files.whole_folder(target) as draft:
         own = shutil.ignore_patterns("__pycache__")
         shutil.copytree(REPOSITORY, draft, dirs_exist_ok=True, ignore=own)

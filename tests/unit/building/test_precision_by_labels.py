@@ -51,7 +51,7 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         return {"precision": precision, "why": why}
 
     monkeypatch.setattr(engine, "scores", answer)
-    monkeypatch.setattr(engine, "read_manifest", read_manifest)
+    monkeypatch.setattr("scripts.artefacts.manifest.Manifest.of_export", read_manifest)
     monkeypatch.setattr(engine, "network_in", lambda folder: folder)
     monkeypatch.setattr(engine, "_proof", prove)
     monkeypatch.setattr("bundle_serving.openvino_engine.has_bf16", lambda: True)
