@@ -256,7 +256,7 @@ def run_here(step: Step, *arguments: str | Path) -> None:
         try:
             code = running.wait()
         except KeyboardInterrupt:
-            _end(running)
+            _end_process(running)  # after Ctrl-C it knows already; after a SIGTERM to us not
             code = interrupts.INTERRUPTED
     if code < 0:  # it had no time to say why
         raise UserError(
@@ -265,15 +265,6 @@ def run_here(step: Step, *arguments: str | Path) -> None:
         )
     if code:
         raise AlreadyReported(code)
-
-
-def _end(step: subprocess.Popen[bytes]) -> None:
-    """With what it has started itself. After Ctrl-C it knows already; after a SIGTERM to us not."""
-    step.terminate()
-    try:
-        step.wait(STOP_S)
-    except subprocess.TimeoutExpired:
-        step.kill()
 
 
 def _server(known: State | None) -> psutil.Process | None:
@@ -308,12 +299,13 @@ def _end_server(known: State | None) -> bool:
     return server is not None
 
 
-def _end_process(server: psutil.Process) -> None:
-    server.terminate()
+def _end_process(process: psutil.Process | subprocess.Popen[bytes]) -> None:
+    """With what it has started itself."""
+    process.terminate()
     try:
-        server.wait(STOP_S)
-    except psutil.TimeoutExpired:
-        server.kill()
+        process.wait(STOP_S)
+    except (psutil.TimeoutExpired, subprocess.TimeoutExpired):
+        process.kill()
 
 
 def _clear(side: str) -> bool:
