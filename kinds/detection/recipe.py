@@ -29,7 +29,7 @@ from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes import configs, drawing
 from scripts.recipes.finding import TORCHVISION, Finds
-from scripts.recipes.layout import CPU, Engine, Layout
+from scripts.recipes.layout import Engine, Layout
 from scripts.recipes.parts import Count, Part
 from scripts.recipes.pictures import UNTRAINED, best, labels_of
 from scripts.recipes.recipe import Contents, Export, Server
@@ -96,15 +96,12 @@ class Detection(Finds):
         }
 
     def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
-        first, network = self.models.preprocessing, self.network_model(layout.engine)
-        if member.name not in (first, network, self.models.postprocessing):
+        has_share = super().fit(member, made, layout)
+        network = self.network_model(layout.engine)
+        if not has_share and member.name not in (network, self.models.postprocessing):
             return False
         rows = [len(np.load(made.onnx / ANCHORS)), BOX + made.manifest.onnx["classes"]]
         self._set_sizes(member, made.manifest.transform["crop"], rows)
-        if member.name == first:
-            configs.set_share(member, layout.preprocessing)
-        elif layout.engine is CPU and member.name == network:
-            configs.set_share(member, layout.network)
         return True
 
     @property

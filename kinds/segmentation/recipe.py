@@ -49,15 +49,6 @@ class Segmentation(Finds):
             self.models.postprocessing: {configs.LABELS: labels_of(made)},
         }
 
-    def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
-        if member.name == self.models.preprocessing:
-            configs.set_share(member, layout.preprocessing)
-        elif member.name == self.network_model(CPU) and layout.engine is CPU:
-            configs.set_share(member, layout.network)
-        else:
-            return False
-        return True
-
     def export(self, settings: Settings, engine: Engine) -> Export:
         return self.of_torchvision(EXPORT, Segmenter, settings, engine)
 

@@ -9,9 +9,9 @@ from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import labels_beside
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
-from scripts.recipes import drawing
+from scripts.recipes import configs, drawing
 from scripts.recipes.asking import Server, about_each
-from scripts.recipes.layout import Engine, Layout
+from scripts.recipes.layout import CPU, Engine, Layout
 from scripts.recipes.parts import Count
 from scripts.recipes.pictures import OfPictures
 from scripts.recipes.recipe import Export, Recipe
@@ -43,6 +43,15 @@ class Finds(ThreeSteps, OfPictures):
         megapixels = layout.decoding.max_megapixels
         how = Transform(**made.manifest.transform, decode="full", max_megapixels=megapixels, **more)
         return how.dump()
+
+    def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
+        if member.name == self.models.preprocessing:
+            configs.set_share(member, layout.preprocessing)
+        elif layout.engine is CPU and member.name == self.network_model(CPU):
+            configs.set_share(member, layout.network)
+        else:
+            return False
+        return True
 
     def of_torchvision(
         self, step: Step, kind: type[FineTuned], settings: Settings, engine: Engine, **more: Any
