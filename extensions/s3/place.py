@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from extensions.s3 import key_files
-from extensions.s3.from_containers import address_from_containers
 from extensions.s3.location import Location, from_settings
+from extensions.s3.settings import s3_port
 from scripts import bootstrap
+from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 
 if TYPE_CHECKING:
     from extensions.s3.remote import Remote
+
+# Inside a container, these mean the container.
+THIS_MACHINE = ("localhost", "127.0.0.1")
+OWN_SERVER = "s3"  # its service name in compose.yaml
 
 
 def find(settings: Settings) -> S3 | None:
@@ -73,3 +78,16 @@ class S3:
 
     def list_options(self) -> Iterable[str | Path]:
         return "--repository", str(self._location), "--s3-credentials", self.hand_over_keys()
+
+
+def address_from_containers(location: Location, settings: Settings) -> Location:
+    """The same location as seen from a container."""
+    if location.host not in THIS_MACHINE:
+        return location
+    if location.port == s3_port.value_in(settings) and key_files.OPERATOR.exists():
+        return location.on_host(OWN_SERVER)
+    raise UserError(
+        f"containers cannot reach {location.endpoint}, which is this machine itself",
+        f"if make s3-up started it: S3_PORT={location.port}; else give it an address that both "
+        "reach, or use FLAVOUR=local",
+    )

@@ -19,8 +19,8 @@ from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from extensions.s3 import check, credentials, upload_order
 from extensions.s3.credentials import Keys
 from extensions.s3.diagnosis import explain_faults
-from extensions.s3.from_containers import address_from_containers
 from extensions.s3.location import Location, from_settings, parse
+from extensions.s3.place import address_from_containers
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 
