@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -27,6 +26,7 @@ import psutil
 from benchmark.load import RAW, Question, measure, over_http
 from bundle_door.settings import PROCESSES
 from bundle_serving.process import keeper_notes
+from scripts.base.ports import free_ports
 
 CONFIG = """
 name: "count" backend: "python" max_batch_size: 16
@@ -100,12 +100,6 @@ def serve(processes: int) -> Iterator[tuple[str, psutil.Process]]:
         finally:
             keeper.terminate()
             keeper.wait()
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        bound = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in bound]
 
 
 def sum_cpu_ms(keeper: psutil.Process) -> dict[str, float]:
