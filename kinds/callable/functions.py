@@ -68,7 +68,7 @@ def add_functions(file: Path) -> tuple[list[Pipeline], State]:
 
 def _describe_file(file: Path, server: State) -> dict[str, Any]:
     """What it binds, as the server's environment sees it."""
-    stack = flavour.stack(server.flavour, server.settings_at_start)
+    stack = flavour.stack_of(server)
     with lock.one_at_a_time():
         stack.prepare()
         words: list[str | Path] = ["--file", file, "--out", DESCRIBED]

@@ -105,7 +105,7 @@ def find_running_server(pipeline: Pipeline) -> Up:
     shared.pull()
     version = served.find_served_version(pipeline)
     settings = up.of_the_server(pipeline).fill_from(server.settings)
-    stack = flavour.stack(server.flavour, server.settings_at_start)
+    stack = flavour.stack_of(server)
     found = Up(server, stack, settings, version, shared)
     recover(server, version, shared)
     if reason := reason_not_to_trust(server.http, pipeline.ensemble):

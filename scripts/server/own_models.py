@@ -31,7 +31,7 @@ def lay_out(model: str, server: State) -> None:
     """Brings the repository up to date with the model's folder."""
     model_folders.furnish_with([model], live.REPOSITORY)
     folder = live.REPOSITORY / model
-    stack = flavour.stack(server.flavour, server.settings_at_start)
+    stack = flavour.stack_of(server)
     engine = engines.engine_for(stack)
     require_its_code(folder, engine)
     has_config = (folders.model_folder(model) / "config.pbtxt").is_file()

@@ -29,7 +29,7 @@ def recover(server: State | None, version: Version, shared: Shared) -> bool:
     try:
         if server:
             limit = server.settings_at_start.start_timeout
-            stack = flavour.stack(server.flavour, server.settings_at_start)
+            stack = flavour.stack_of(server)
             if stack.many:
                 _lay_out(version, engines.engine_for(stack))
                 stack.many.go_back(server)

@@ -14,7 +14,7 @@ def stop_server() -> None:
     state.forget_damaged()
     known = state.load()
     if known:
-        stacks = [flavour.stack(known.flavour, known.settings_at_start)]
+        stacks = [flavour.stack_of(known)]
     else:  # without a record, any flavour may have left something
         stacks = [flavour.stack(name, Settings.load()) for name in flavour.possible()]
     with console.waiting("stopping the server"):

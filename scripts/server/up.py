@@ -68,7 +68,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
             _require_ports(stack, settings, command)
         known = state.load()
         if seed and not recover(known, seed, shared) and known:
-            _stop(known)
+            flavour.stack_of(known).stop()
             recover(None, seed, shared)
         console.note(f"flavour {name}: {why}")
         if settings.preprocess == "dali" and name != "gpu":
@@ -158,7 +158,7 @@ def note_main() -> None:
 def _require_ports(stack: Stack, settings: Settings, command: str) -> None:
     """All but those that the server has that would be replaced."""
     known, its = state.load(), stack.find_held_ports()
-    if known and _stack_of(known).there():
+    if known and flavour.stack_of(known).there():
         its |= {*known.settings_at_start.ports.values()}
     wanted = {name: port for name, port in settings.ports.items() if port not in its}
     ports.require_free(settings.bind, wanted, command)
@@ -171,7 +171,7 @@ def find_restored() -> State | None:
         known = state.load()
         if known is None:
             return None
-        stack = _stack_of(known)
+        stack = flavour.stack_of(known)
         if not stack.alive():
             return None
         reason = unhealthy_reason(stack, known, known.main)
@@ -283,7 +283,7 @@ def _serve(
     main = version.pipeline.ensemble
     wanted = State(stack.flavour, mark, settings.values, main=main, pipelines=loads)
     known = state.load()
-    if known and not (before := _stack_of(known)).many:
+    if known and not (before := flavour.stack_of(known)).many:
         before.end_strays(known)
     if known and known.fingerprint == wanted.fingerprint and stack.alive():
         if unhealthy_reason(stack, known, known.main) is None or _is_restored(stack, known):
@@ -291,7 +291,7 @@ def _serve(
             return scale_if_wanted(stack, known, settings)
         console.note("the server is running but does not answer; restarting it")
     in_place = known is not None and known.flavour == stack.flavour and bool(stack.many)
-    if known and not in_place and _stack_of(known).alive():
+    if known and not in_place and flavour.stack_of(known).alive():
         alone = stack.why_alone(known)
         if not alone:
             return _take_over(stack, settings, version, known, wanted, settled)
@@ -300,7 +300,7 @@ def _serve(
             stack.rehearse()  # from a server's start to its end
         console.note(announce_silence(max(known.took or 0, time.monotonic() - began), alone))
     if known and not in_place:
-        _stop(known)
+        flavour.stack_of(known).stop()
     try:
         stack.start(wanted)
         what = "starting the server and waiting for its first answer"
@@ -383,14 +383,6 @@ def _is_restored(stack: Stack, known: State) -> bool:
                 return False
             time.sleep(ASK_AGAIN_S)
     return True
-
-
-def _stop(known: State) -> None:
-    _stack_of(known).stop()
-
-
-def _stack_of(known: State) -> Stack:
-    return flavour.stack(known.flavour, known.settings_at_start)
 
 
 def _why_not(stack: Stack, wanted: State) -> str | None:

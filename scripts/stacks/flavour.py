@@ -70,6 +70,11 @@ def stack(flavour: str, settings: Settings) -> Stack:
     return (GpuStack if flavour == "gpu" else DockerStack)(settings)
 
 
+def stack_of(server: State) -> Stack:
+    """The one that has started it."""
+    return stack(server.flavour, server.settings_at_start)
+
+
 def many_of(server: State) -> Many | None:
     """If there are several servers."""
-    return stack(server.flavour, server.settings_at_start).many if server.pipelines else None
+    return stack_of(server).many if server.pipelines else None

@@ -64,7 +64,7 @@ def started() -> None:
     with replaced({
         "scripts.server.up.fingerprint": lambda *_: "",
         "scripts.server.up.unhealthy_reason": lambda *_: None,
-        "scripts.server.up._stack_of": lambda _: stack,
+        "scripts.stacks.flavour.stack_of": lambda _: stack,
         "scripts.server.up.state.load": lambda: known,
     }):  # fmt: skip
         up._serve(stack, settings, VERSION, {}, ExitStack())

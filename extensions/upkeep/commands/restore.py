@@ -43,7 +43,7 @@ def main() -> int:
 
 def require_nothing_is_lost(found: Backup, agreed: bool) -> None:
     known = state.load()
-    if known and flavour.stack(known.flavour, known.settings_at_start).alive():
+    if known and flavour.stack_of(known).alive():
         raise UserError("the server is running", "stop it first: make down")
     if agreed:
         return

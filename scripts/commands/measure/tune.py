@@ -76,7 +76,7 @@ def main() -> int:
 def stop_meanwhile(server: State | None, hardware: Cpu) -> Iterator[None]:
     """A running server would distort the figures, but it is stopped only with STOP=1, and once
     there is a network to be measured."""
-    if server is None or not flavour.stack(server.flavour, server.settings_at_start).alive():
+    if server is None or not flavour.stack_of(server).alive():
         yield
         return
     if not arguments.load().stop:
@@ -93,7 +93,7 @@ def stop_meanwhile(server: State | None, hardware: Cpu) -> Iterator[None]:
         f"stopping the {server.flavour} server during the search; it is restarted afterwards"
     )
     with lock.one_at_a_time():
-        flavour.stack(server.flavour, server.settings_at_start).stop()
+        flavour.stack_of(server).stop()
     try:
         yield
     finally:

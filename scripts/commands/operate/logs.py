@@ -33,7 +33,7 @@ INDENT = "    "
 def main() -> int:
     given = arguments.load()
     known = state.require()
-    stack = flavour.stack(known.flavour, known.settings_at_start)
+    stack = flavour.stack_of(known)
     process = stack.log_process(given.follow)
     try:
         batches = follow_lines(process) if given.follow else iter([lines(process)])

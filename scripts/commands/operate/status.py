@@ -30,7 +30,7 @@ MOST_EVENTS = 5  # of the keeper's restorations
 def main() -> int:
     known = state.require()
     version = find_served_version()
-    stack = flavour.stack(known.flavour, known.settings_at_start)
+    stack = flavour.stack_of(known)
     reason = unhealthy_reason(stack, known, version.pipeline.ensemble)
     lost = _explain_lost_gpu(known)
     if reason:

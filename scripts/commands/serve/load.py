@@ -26,7 +26,7 @@ def main() -> int:
         Shared(server.settings_at_start, pipelines.main()).push_live()
     name = model_control.find_triton_model(server)
     if not own and (live.REPOSITORY / name).is_dir():
-        stack = flavour.stack(server.flavour, server.settings_at_start)
+        stack = flavour.stack_of(server)
         own_models.require_its_code(live.REPOSITORY / name, engines.engine_for(stack))
     with console.waiting(f"loading {name}"):
         loading.load(server.admin, name, model_control.LONGEST_S)

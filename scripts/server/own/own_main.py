@@ -211,5 +211,5 @@ def _go_back(pipeline: Pipeline, before: str) -> None:
         console.note(f"{before} is served again")
         up.bring_up(known.settings_at_start.replace_with(FLAVOUR=known.flavour))
     else:
-        flavour.stack(known.flavour, known.settings_at_start).stop()
+        flavour.stack_of(known).stop()
         pipelines.forget_main()
