@@ -24,6 +24,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import REQUIREMENTS, VENV
 from scripts.measuring import client_side
 from scripts.measuring.client_side import Sdk, Side
+from scripts.measuring.measurement import Sample
 from scripts.measuring.photos import Inputs
 from scripts.measuring.workload import Configuration
 from scripts.settings.settings import Settings
@@ -67,18 +68,6 @@ class Unexplained(Failed):
 
 
 @dataclass(frozen=True)
-class Figures:
-    """One run: pictures per second, latencies in milliseconds, requests."""
-
-    throughput: float
-    mean: float
-    p50: float
-    p95: float
-    p99: float
-    requests: int
-
-
-@dataclass(frozen=True)
 class PerfAnalyzer:
     """The program, on this machine or in the gpu flavour's SDK image."""
 
@@ -90,7 +79,7 @@ class PerfAnalyzer:
         default_factory=dict
     )  # the addresses inside the container, if they differ
 
-    def run(self, configuration: Configuration, seconds: float) -> Figures:
+    def run(self, configuration: Configuration, seconds: float) -> Sample:
         """Runs longer if a request takes longer than a window."""
         try:
             return self._run(configuration, seconds)
@@ -101,7 +90,7 @@ class PerfAnalyzer:
                 raise
         return self.run(configuration, 4 * seconds)
 
-    def _run(self, configuration: Configuration, seconds: float) -> Figures:
+    def _run(self, configuration: Configuration, seconds: float) -> Sample:
         data = self._data(configuration.inputs, configuration.target.input, configuration.batch)
         report = self.folder / "report.csv"
         report.unlink(missing_ok=True)
@@ -247,11 +236,11 @@ def _tensor(tensor: NDArray[Any]) -> dict[str, Any]:
     return {"content": {"b64": base64.b64encode(tensor.tobytes()).decode()}, "shape": shape}
 
 
-def parse(report: str, output: str) -> Figures:
-    """Its CSV has everything except the number of requests."""
+def parse(report: str, output: str) -> Sample:
+    """As the clients saw it. Its CSV has everything except the number of requests."""
     (row,) = csv.DictReader(report.splitlines())
     requests = re.search(r"Request count: (\d+)", output)
-    return Figures(
+    return Sample(
         throughput=float(row["Inferences/Second"]),
         mean=float(row["Avg latency"]) / 1000,
         p50=float(row["p50 latency"]) / 1000,

@@ -91,7 +91,7 @@ def _sample(analyzer: PerfAnalyzer, configuration: Configuration, seconds: float
     servers = target.servers or {"": target.http}
     before, told = waterfall.fetch_each(servers), processor.fetch(target.metrics)
     try:
-        figures = analyzer.run(configuration, seconds)
+        seen = analyzer.run(configuration, seconds)
     except Failed as fault:
         return Sample(failure=str(fault))
     after, now = waterfall.fetch_each(servers), processor.fetch(target.metrics)
@@ -99,8 +99,8 @@ def _sample(analyzer: PerfAnalyzer, configuration: Configuration, seconds: float
     by_server = {name: waterfall.subtract_counters(before[name], after[name]) for name in servers}
     counted = waterfall.together(by_server.values())
     pictures, failed = counted[target.model].pictures, counted[target.model].failed
-    return Sample(
-        **dataclasses.asdict(figures),
+    return dataclasses.replace(
+        seen,
         counted={name: counted[name] for name in {target.model, *target.steps}},
         answered={n: each[target.model].requests for n, each in by_server.items() if n},
         cpu_ms=processor.per_picture(spent[0], spent[1], pictures),
