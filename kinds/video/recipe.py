@@ -20,7 +20,7 @@ from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
 from scripts.recipes import configs
 from scripts.recipes.layout import Engine, Layout
-from scripts.recipes.parts import Count, Ensemble, Name, set_most
+from scripts.recipes.parts import Count, Models, Name, set_most
 from scripts.recipes.pictures import OfPictures, require_pillow
 from scripts.recipes.recipe import Contents, Server
 from scripts.settings import arguments
@@ -31,10 +31,7 @@ PLACES_PER_STREAM = 16
 GOLDEN = 4
 
 
-class VideoModels(Ensemble):
-    preprocessing: Name
-    network: Name
-    postprocessing: Name
+class VideoModels(Models):
     smoothing: Name
 
 
