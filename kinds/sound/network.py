@@ -17,9 +17,8 @@ from kinds.sound.things import NAMES
 from scripts.artefacts.layers import make_convolution
 from scripts.artefacts.manifest import lines_of
 from scripts.artefacts.onnx_file import BATCH, save
-from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.steps.networks import fill_weights, read_state
+from scripts.steps.networks import fill_weights, origin_of, read_state
 
 # Of the sounds that are made up here, with how it hears (kinds.sound.training trained it).
 WEIGHTS = Path(__file__).parent / "weights.safetensors"
@@ -85,8 +84,7 @@ def build(spec: Listener) -> Network:
     path = WEIGHTS if drawn else Path(spec.weights)
     module, classes = _of_file(path)
     labels = [f"drawn {name}" for name in NAMES] if drawn else _labels(spec, classes)
-    origin = {"source": path.name, "sha256": files.sha256(path)}
-    return Network(module.eval(), labels, origin)
+    return Network(module.eval(), labels, origin_of(path))
 
 
 def _require_same_hearing(spec: Listener) -> None:
