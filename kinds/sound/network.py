@@ -15,7 +15,7 @@ from kinds.sound.serving.sounds import LOG_MEL, SHARES, Hearing
 from kinds.sound.source import DRAWN, Listener, drop_longest
 from kinds.sound.things import NAMES
 from scripts.artefacts.layers import make_convolution
-from scripts.artefacts.manifest import lines_of
+from scripts.artefacts.manifest import count_of, lines_of
 from scripts.artefacts.onnx_file import BATCH, save
 from scripts.base.errors import UserError
 from scripts.steps.networks import fill_weights, origin_of, read_state
@@ -118,7 +118,7 @@ def _labels(spec: Listener, classes: int) -> list[str]:
     labels = lines_of(spec.labels) or [f"class {number}" for number in range(classes)]
     if len(labels) != classes:
         raise UserError(
-            f"{spec.labels} has {len(labels)} labels, and {Path(spec.weights).name} "
+            f"{spec.labels} has {count_of(labels)}, and {Path(spec.weights).name} "
             f"{classes} classes",
             "give one label per line, in the order of the training",
         )

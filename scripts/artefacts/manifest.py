@@ -193,11 +193,20 @@ def lines_of(labels: Path | None) -> list[str]:
     if labels is None:
         return []
     try:
-        return labels.read_text().splitlines()
+        text = labels.read_text(encoding="utf-8-sig")  # of Windows' editors, begins with a mark
     except (OSError, UnicodeDecodeError) as fault:
         raise UserError(
             f"cannot read labels at {labels} ({fault})", "name a text in UTF-8: LABELS="
         ) from None
+    if not text.strip():
+        raise UserError(f"{labels} has no labels", "give one label per line")
+    return [line.strip() for line in text.rstrip().splitlines()]
+
+
+def count_of(labels: list[str]) -> str:
+    """For messages: 11 labels (line 6 is empty)."""
+    empty = f" (line {labels.index('') + 1} is empty)" if "" in labels else ""
+    return f"{len(labels)} label{'s' * (len(labels) != 1)}{empty}"
 
 
 def read_pins(*names: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from typing import Any
 from bundle_serving.agreement import Bound, compare
 from bundle_serving.networks import is_ir
 from scripts.artefacts.exporting import run
-from scripts.artefacts.manifest import EXPECTED, Foreign, external_data, lines_of
+from scripts.artefacts.manifest import EXPECTED, Foreign, count_of, external_data, lines_of
 from scripts.artefacts.progress import step, tell
 from scripts.artefacts.shapes import sides
 from scripts.base import files
@@ -108,7 +108,7 @@ def labels_for(labels: list[str], classes: int, source: Path | None, network: st
         labels = [f"not {labels[0]}", *labels]
     if len(labels) != classes:
         raise UserError(
-            f"{source} has {len(labels)} labels, and {network} {classes} classes",
+            f"{source} has {count_of(labels)}, and {network} {classes} classes",
             "give one label per line, in the network's order",
         )
     return labels

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from scripts.artefacts.manifest import MAKERS, NOTHING, lines_of, of_file, of_labels, read_pins
+from scripts.artefacts.manifest import (
+    MAKERS,
+    NOTHING,
+    count_of,
+    lines_of,
+    of_file,
+    of_labels,
+    read_pins,
+)
 from scripts.base.errors import NoWeights, UserError
 
 
@@ -56,7 +64,7 @@ class FineTuned:
             return published
         if named and len(named) != classes:
             raise UserError(
-                f"{self.labels} has {len(named)} labels, and {Path(self.weights).name} "
+                f"{self.labels} has {count_of(named)}, and {Path(self.weights).name} "
                 f"{classes} classes{besides}",
                 "give one label per line, in the order of the training",
             )

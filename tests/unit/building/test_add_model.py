@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper, save
 
+from scripts.artefacts.manifest import lines_of
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
 from scripts.recipes.pipelines import Pipeline
@@ -32,6 +33,8 @@ def network(tmp_path: Path) -> Path:
         helper.make_model(helper.make_graph([node], "net", [pixels], [scores])), tmp_path / "a.onnx"
     )
     (tmp_path / "two.txt").write_text("cat\ndog\n")
+    (tmp_path / "gap.txt").write_text("cat\n\ndog\n")
+    (tmp_path / "no_label.txt").write_text("\n")
     return tmp_path / "a.onnx"
 
 
@@ -46,6 +49,13 @@ def test_a_recipe_of_a_file(network: Path) -> None:
         *("pets_onnx", "pets_trt"),
     }
     assert recipe("pets", {"ONNX": str(network)}).labels_file is None
+
+
+def test_labels_are_read_as_they_look(tmp_path: Path) -> None:
+    """Byte order mark, CRLF, spaces around and empty lines at the end cannot be seen."""
+    labels = tmp_path / "labels.txt"
+    labels.write_bytes("\ufeffblack cat\r\n dog\t \r\n\r\n\r\n".encode())
+    assert lines_of(labels) == ["black cat", "dog"]
 
 
 def test_a_recipe_of_an_architecture(network: Path) -> None:
@@ -69,6 +79,8 @@ def test_a_recipe_of_an_architecture(network: Path) -> None:
         ({"ONNX": "two.txt"}, "cannot be read as ONNX"),
         ({"ONNX": "a.onnx", "LABELS": "none.txt"}, "cannot read labels"),
         ({"ONNX": "a.onnx", "LABELS": "a.onnx"}, "labels"),
+        ({"ONNX": "a.onnx", "LABELS": "no_label.txt"}, "no_label.txt has no labels"),
+        ({"ONNX": "a.onnx", "LABELS": "gap.txt"}, r"has 3 labels \(line 2 is empty\), and"),
     ],
 )
 def test_what_is_refused_at_once(
