@@ -29,6 +29,10 @@ CONVERT = "python -m tf2onnx.convert"
 # What they are, and the way to ONNX.
 OTHER = {
     **{".mlmodel": CORE_ML, ".mlpackage": CORE_ML},
+    ".safetensors": (
+        "weights, and no network",
+        "serve it by its architecture: ARCH=resnet18 WEIGHTS=net.safetensors",
+    ),
     ".tflite": (
         "a model of TensorFlow Lite",
         f"make it ONNX: {CONVERT} --tflite net.tflite --output net.onnx",

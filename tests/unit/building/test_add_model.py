@@ -211,11 +211,13 @@ def test_where_networks_come_from(network: Path, tmp_path: Path) -> None:
     logged.write_text("flavors: {sklearn: {pickled_model: model.pkl}}")
     network.rename(tmp_path / "b.onnx")
     (tmp_path / "c.onnx").touch()
+    (tmp_path / "net.safetensors").touch()
     for wrong, cause in (
         (str(folder), "has no network of pictures (sklearn)"),
         (str(folder / "data"), "has no network of a known kind"),
         (str(tmp_path), "has several networks (b.onnx, c.onnx)"),
         (str(tmp_path / "two.txt"), "no file of a known kind"),
+        (str(tmp_path / "net.safetensors"), "is weights, and no network"),
         ("./none", "does not exist"),
         ("net.pt2", "does not exist"),
         ("a/b/c", "neither a file nor a name on a hub"),
