@@ -15,7 +15,7 @@ from bundle_door.access.key_file import Client
 from bundle_door.watching.measures import SECONDS, number
 from extensions.monitoring import dashboards
 from extensions.monitoring.settings import alertmanager_port, prometheus_port
-from scripts.base import console, files, ports
+from scripts.base import console, files, lock, ports
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.settings.settings import Settings
@@ -104,12 +104,13 @@ def _describe_access(known: State) -> dict[str, Any]:
 
 
 def _ensure_key() -> None:
-    clients = key_file.read(exposure.KEYS)
-    if KEY.exists() and key_file.hash_key(KEY.read_text().strip()) in clients:
-        return
-    if CLIENT in key_file.names(clients):
-        key_file.revoke(exposure.KEYS, CLIENT)
-    files.write(KEY, key_file.add(exposure.KEYS, Client(CLIENT)) + "\n", mode=0o600)
+    with lock.one_at_a_time(lock.OF_KEYS):
+        clients = key_file.read(exposure.KEYS)
+        if KEY.exists() and key_file.hash_key(KEY.read_text().strip()) in clients:
+            return
+        if CLIENT in key_file.names(clients):
+            key_file.revoke(exposure.KEYS, CLIENT)
+        files.write(KEY, key_file.add(exposure.KEYS, Client(CLIENT)) + "\n", mode=0o600)
 
 
 def start(settings: Settings) -> None:

@@ -23,7 +23,7 @@ def main() -> int:
     if asked.rate and not asked.add:
         raise UserError("RATE= applies only to a new key", "make keys ADD=ann RATE=10")
     try:
-        with lock.one_at_a_time():
+        with lock.one_at_a_time(lock.OF_KEYS):
             if asked.revoke:
                 key_file.revoke(KEYS, asked.revoke)
                 console.note(f"revoked: {asked.revoke}")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import threading
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from bundle_door.access import key_file
 from bundle_serving.process import hands
+from scripts.base import lock as locks
 from scripts.base.errors import UserError
 from scripts.base.locked import find_holder, hold_lock, private
 
@@ -71,3 +76,24 @@ def test_a_wait_for_another_command_has_an_end(tmp_path: Path) -> None:
         waiting.start()
     waiting.join(60)
     assert not waiting.is_alive() and len(told) <= 2
+
+
+def test_a_key_is_revoked_while_another_command_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[Path] = []
+
+    @contextlib.contextmanager
+    def hold(path: Path, _: object) -> Iterator[None]:
+        held.append(path)
+        yield
+
+    command = import_module("scripts.commands.operate.keys")
+    keys = tmp_path / "api.keys"
+    key_file.add(keys, key_file.Client("ann"))
+    monkeypatch.setattr(command, "KEYS", keys)
+    monkeypatch.setattr(locks, "hold_lock", hold)
+    monkeypatch.setenv("REVOKE", "ann")
+    assert command.main() == 0
+    assert key_file.read(keys) == {}
+    assert held == [locks.OF_KEYS] != [locks.OF_CHANGES]
