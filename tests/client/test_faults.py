@@ -37,6 +37,8 @@ def test_a_refused_picture_comes_with_the_models_own_words(invalid: str) -> None
     ("status", "message", "kind"),
     [
         ("400", "no remedy given", PictureRefused),
+        ("400", "this port speaks TLS; use https://", ServerUnreachable),
+        ("StatusCode.INVALID_ARGUMENT", "this port speaks TLS; use grpcs://", ServerUnreachable),
         ("413", "client received an empty response from the server.", PictureRefused),
         ("400", "unexpected inference output 'OUTPUT' for model 'p'", ModelUnavailable),
         (

@@ -43,6 +43,8 @@ NO_SEQUENCE = "must specify a non-zero or non-empty correlation ID"
 FOREIGN = ("an exception occurred in the client", "client received an empty response")
 # What OpenSSL says of a server without TLS.
 NO_TLS = re.compile(r"WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|record layer failure")
+# What the door, with a 400, says to who speaks none (bundle_door/front/config/listeners.yaml).
+OF_TLS = "this port speaks TLS"
 # What gRPC says of a server for HTTP.
 NO_GRPC = "Received http2 header with status"
 HUNG_UP = re.compile(
@@ -115,7 +117,7 @@ def from_status(exc: Any, url: str, timeout: float) -> ClientError:
     if status in ("401", "UNAUTHENTICATED"):
         return KeyRefused(
             f"{url}: no valid API key",
-            "set BUNDLE_API_KEY to one from the server's operator (`make keys`)",
+            "set BUNDLE_API_KEY, or in Python api_key, to one from its operator (`make keys`)",
         )
     if status in ("413", "RESOURCE_EXHAUSTED"):
         return PictureRefused("larger than the server takes", "use a smaller file")
@@ -139,6 +141,8 @@ def from_status(exc: Any, url: str, timeout: float) -> ClientError:
                 f"{url}: {message}", "name a model that takes a picture as INPUT"
             )
         cause, _, remedy = message.partition("; ")
+        if cause == OF_TLS:
+            return ServerUnreachable(f"{url}: {cause}", remedy)
         return PictureRefused(cause, remedy or "try another picture")
     return ServerFault(f"{message} ({status})", SEE_LOGS)
 
@@ -152,7 +156,7 @@ def seconds(exc: Any) -> float:
 def not_trusted(url: str) -> ServerUnreachable:
     return ServerUnreachable(
         f"{url}: its certificate is not trusted",
-        "set BUNDLE_CA_FILE to its CA's certificate, or to the certificate itself",
+        "set BUNDLE_CA_FILE, or in Python ca_file, to its CA's certificate or to itself",
     )
 
 
