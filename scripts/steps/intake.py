@@ -379,10 +379,16 @@ def _require_the_same(module: Any, example: Any, path: Path) -> None:
         raise explain_refusal("the exported network", fault) from None
     found = np.concatenate(rows)
     scale = max(1.0, float(np.abs(expected).max()))
-    if found.shape != expected.shape or np.abs(found - expected).max() > SAME * scale:
-        raise UserError(
-            "the exported network answers otherwise than PyTorch", "export it yourself: ONNX="
-        )
+    if found.shape != expected.shape:
+        what = f"the shape {found.shape}, not {expected.shape}"
+    elif (off := float(np.abs(found - expected).max())) > SAME * scale:
+        what = f"scores up to {scale:.3g}, of which one is off by {off:.2g}"
+    else:
+        return
+    raise UserError(
+        f"the exported network answers otherwise than PyTorch: {what}",
+        "export it yourself: ONNX=",
+    )
 
 
 if __name__ == "__main__":
