@@ -211,6 +211,11 @@ def list_changed_own(backup: Backup) -> list[str]:
     ]
 
 
+def list_models(backup: Backup, version: archive.Version) -> dict[str, str]:
+    """The files of a version's models in it, and their hashes."""
+    return _part(f"{VERSIONS}/{version.folder.relative_to(archive.HERE)}/models", backup)
+
+
 def _part(top: str, backup: Backup) -> dict[str, str]:
     found = backup.index.files.items()
     return {

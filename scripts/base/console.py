@@ -32,7 +32,7 @@ class Output(Console):
         raise BrokenPipeError
 
 
-# In a pipe nothing wraps: whoever searches it finds each row on one line.
+# In a pipe nothing wraps: a search finds each row on one line.
 ENDLESS = 100_000
 out = Output(highlight=False, width=None if sys.stdout.isatty() else ENDLESS)
 

@@ -11,7 +11,7 @@ from scripts.base.locked import hold_lock, private
 from scripts.base.paths import ROOT
 
 OF_CHANGES = ROOT / "build" / "lock"
-# Its own: who revokes a key does not wait for a build.
+# A lock of its own: to revoke a key is not to wait for a build.
 OF_KEYS = ROOT / "build" / "keys.lock"
 HANDS_OFF = ROOT / "build" / "key" / "hands-off"
 # The server's group in a container (scripts/stacks/admin_key.py).

@@ -53,7 +53,7 @@ def find_holder(path: Path) -> str:
 
 def private(path: Path, container: int | None = None) -> Path:
     """Created if missing, and only for its owner, the group that shares the checkout, or that of a
-    container: whoever can open a file can lock it."""
+    container: all who can open a file can lock it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(PermissionError):  # it is a colleague's, who has seen to it
         path.touch(0o600)

@@ -58,7 +58,7 @@ compdef _triton_bundle {program}
 
 
 def write(shell: str, verbs: Mapping[str, str], settings: Mapping[str, Iterable[str]]) -> str:
-    """`verbs` with what is said of each, and the settings of each."""
+    """`verbs`: the help of each; `settings`: the names of those that each takes."""
     known = {**verbs, **OWN_VERBS, **OPTIONS}
     of_each = {name: " ".join(f"{each}=" for each in found) for name, found in settings.items()}
     of_each["help"], of_each["completion"] = " ".join(verbs), " ".join(SHELLS)

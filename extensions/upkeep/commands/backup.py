@@ -15,6 +15,7 @@ from pathlib import Path
 from bundle_client import __version__
 from extensions.upkeep import backup
 from extensions.upkeep.arguments import load_passphrase
+from extensions.upkeep.backup import Backup
 from scripts.base import console, disk, lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
@@ -37,7 +38,7 @@ def main() -> int:
         if not archive.numbers(pipelines.main()):
             raise UserError("there are no versions to back up", "build one: make up")
         saved = backup.save(target, __version__, passphrase)
-        damaged = list(find_damaged())
+        damaged = list(find_damaged(saved))
     keys = "with its keys, encrypted" if saved.keys else "without keys (PASSPHRASE adds them)"
     size = disk.readable(target.stat().st_size)
     if damaged:
@@ -49,12 +50,16 @@ def main() -> int:
     return 0
 
 
-def find_damaged() -> Iterator[str]:
+def find_damaged(saved: Backup) -> Iterator[str]:
+    """Versions whose files, as they were saved, are not those of their records."""
     for pipeline in pipelines.every():
         for number in archive.numbers(pipeline):
             try:
-                is_sound = archive.load(pipeline, number).sound()
-            except UserError:  # not even its record
-                is_sound = False
-            if not is_sound:
+                version = archive.load(pipeline, number)
+            except UserError:
                 yield f"{pipeline.mark} version {number}".strip()
+                continue
+            wanted = {f"{model}/{name}": each for model, has in version.hashes.items()
+                      for name, each in has.items()}  # fmt: skip
+            if backup.list_models(saved, version) != wanted:
+                yield version.title

@@ -63,7 +63,7 @@ def backup() -> None:
             f"{at}.pipelines.every": lambda: [VERSION.pipeline],
             f"{at}.archive.numbers": lambda _: [12],
             f"{at}.backup.save": lambda *_: saved,
-            f"{at}.find_damaged": lambda: ["version 9", "sentiment version 3"],
+            f"{at}.find_damaged": lambda _: ["version 9", "sentiment version 3"],
         })  # fmt: skip
 
 

@@ -1,5 +1,5 @@
 """A small network that knows eight drawn things, and its weights (benchmark.demo_networks trained
-them): for whoever has no other network at hand."""
+them): for users who have no other network at hand."""
 
 from __future__ import annotations
 
