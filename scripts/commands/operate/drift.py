@@ -23,7 +23,7 @@ SHIFT, STABLE = 0.25, 0.1
 def main() -> int:
     asked = arguments.load()
     if asked.new not in ("", "1"):
-        raise UserError("NEW names a file here", "the present answers become the reference: NEW=1")
+        raise UserError("NEW takes 1 here, and no file", "compare from now on: make drift NEW=1")
     known = state.require()
     known.require_one_server()
     versions = renew_reference(known.http) if asked.new else triton_api.get(known.http, "/drift")

@@ -141,7 +141,7 @@ def check_query(request: Request, *known: str) -> None:
         if len(value) > MOST_NAME:
             raise Refused(400, f"{name} has {len(value)} characters; send {MOST_NAME} at most")
         if name in (TIMINGS, MASK) and value not in ("0", "1"):
-            raise Refused(400, f"{name}={value[:20]} is neither 0 nor 1")
+            raise Refused(400, f"{name}={value[:20]} is neither 0 nor 1; send {name}=1, or nothing")
     if request.twice:
         raise Refused(400, f"{request.twice} is given twice; give it once")
 
