@@ -1,5 +1,6 @@
-"""Writes .env.example and docs/settings.md from the settings; and for containers, the door's into
-Compose's and Kubernetes' files.
+"""Writes .env.example and docs/settings.md from the settings; for containers, the door's into
+Compose's and Kubernetes' files; and into the index of the documents, the pages of kinds of pipelines
+and extensions.
 
 python -m scripts.settings.documents
 """
@@ -15,11 +16,13 @@ from pathlib import Path
 from bundle_door import settings as door
 from scripts.base import files
 from scripts.base.errors import run_guarded
-from scripts.base.paths import ROOT
+from scripts.base.paths import EXTENSIONS, KINDS, ROOT
 from scripts.settings.setting import of_class
 from scripts.settings.settings import GROUPS, Group
 
 EXAMPLE, PAGE = ROOT / ".env.example", ROOT / "docs" / "settings.md"
+INDEX = ROOT / "docs" / "README.md"
+HAVE_PAGES = {"Kinds of pipelines": KINDS, "Extensions": EXTENSIONS}
 FOR_CONTAINERS = (
     ROOT / "compose.yaml",
     ROOT / "compose.extra.yaml",
@@ -75,6 +78,20 @@ def _table(group: type[Group]) -> Iterator[str]:
         yield f"| `{setting.name}` | {default} | {setting.comment} |\n"
 
 
+def index() -> str:
+    """By task, as somebody wrote it; below that the pages that are found."""
+    by_hand = INDEX.read_text().partition("\n## ")[0]
+    return by_hand + "".join(_list_pages(title, home) for title, home in HAVE_PAGES.items())
+
+
+def _list_pages(title: str, home: Path) -> str:
+    lines = [f"\n## {title}\n"]
+    for page in sorted(home.glob("*/README.md")):
+        heading = page.read_text().partition("\n")[0].removeprefix("# ")
+        lines.append(f"- [{heading}](../{page.relative_to(ROOT)})")
+    return "\n".join(lines) + "\n"
+
+
 def of_the_door(path: Path) -> str:
     """The file with the door's settings between its marks."""
     line = "- {0}={1}\n" if path.suffix == ".yaml" and "kubernetes" in path.parts else "{0}:\n"
@@ -91,6 +108,7 @@ def of_the_door(path: Path) -> str:
 def main() -> int:
     files.write(EXAMPLE, example())
     files.write(PAGE, page())
+    files.write(INDEX, index())
     for path in FOR_CONTAINERS:
         files.write(path, of_the_door(path))
     return 0

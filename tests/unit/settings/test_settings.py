@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from scripts.artefacts.manifest import Torchvision
+from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.settings import arguments, command_line, documents, settings
 from scripts.settings.known import UnknownSetting, require_known
 from scripts.settings.settings import ALL, DEFAULTS, VERSION, names
 from scripts.steps import export
-from tests.project import ROOT
+from tests.project import ROOT, Project
 
 
 def load(dotenv: Path, **environment: str) -> settings.Settings:
@@ -195,12 +196,26 @@ def test_a_value_behind_make_is_taken_as_typed(tmp_path: Path, value: str) -> No
 
 @pytest.mark.parametrize(
     ("path", "written"),
-    [(documents.EXAMPLE, documents.example), (documents.PAGE, documents.page)],
-    ids=["example", "page"],
+    [
+        (documents.EXAMPLE, documents.example),
+        (documents.PAGE, documents.page),
+        (documents.INDEX, documents.index),
+    ],
+    ids=["example", "page", "index"],
 )
-def test_the_documents_are_as_the_settings_say(path: Path, written: object) -> None:
+def test_the_documents_are_as_they_are_written(path: Path, written: object) -> None:
     assert callable(written)
     assert path.read_text() == written()
+
+
+def test_the_page_of_a_new_kind_is_found(tmp_path: Path) -> None:
+    project = Project.copy(tmp_path / "one")
+    files.write(project.path / "kinds" / "sum" / "README.md", "# The sum of pixels\n\nOf pictures.\n")
+    here = {"PYTHONPATH": f"{project.path}:{project.path / 'serving'}"}
+    done = project.run_command(".venv/bin/python", "-m", "scripts.settings.documents", **here)
+    assert done.returncode == 0, done.stderr
+    index = (project.path / documents.INDEX.relative_to(ROOT)).read_text()
+    assert "- [The sum of pixels](../kinds/sum/README.md)\n" in index
 
 
 def test_a_misspelt_setting_stops_make_before_anything_starts() -> None:
