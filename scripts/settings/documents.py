@@ -1,6 +1,6 @@
 """Writes .env.example and docs/settings.md from the settings; for containers, the door's into
-Compose's and Kubernetes' files; and into the index of the documents, the pages of kinds of pipelines
-and extensions.
+Compose's and Kubernetes' files; and in the index of the documents, the pages of kinds and
+extensions.
 
 python -m scripts.settings.documents
 """

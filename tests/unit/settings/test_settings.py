@@ -210,7 +210,7 @@ def test_the_documents_are_as_they_are_written(path: Path, written: object) -> N
 
 def test_the_page_of_a_new_kind_is_found(tmp_path: Path) -> None:
     project = Project.copy(tmp_path / "one")
-    files.write(project.path / "kinds" / "sum" / "README.md", "# The sum of pixels\n\nOf pictures.\n")
+    files.write(project.path / "kinds" / "sum" / "README.md", "# The sum of pixels\n")
     here = {"PYTHONPATH": f"{project.path}:{project.path / 'serving'}"}
     done = project.run_command(".venv/bin/python", "-m", "scripts.settings.documents", **here)
     assert done.returncode == 0, done.stderr
