@@ -30,9 +30,18 @@ class Service:
                 await asyncio.Event().wait()
             finally:
                 self.cancelled.set()
+        if incoming.path == "/impatient":
+            refused = Refused(408, "too slow")
+            asyncio.get_running_loop().call_later(0.01, incoming.body.refuse, refused)
         size = 0
-        while piece := await incoming.body.read():
-            size += len(piece)
+        try:
+            while piece := await incoming.body.read():
+                size += len(piece)
+        except Refused as refusal:
+            return refusal.answer()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
         told = (
             f"{incoming.method} {incoming.path} {incoming.query} {incoming.headers['x-one']} {size}"
         )
@@ -112,11 +121,31 @@ def test_a_client_that_hangs_up_is_worked_for_no_more(tmp_path: Path) -> None:
     asked(check, tmp_path)
 
 
+def test_a_client_that_hangs_up_in_its_request_is_worked_for_no_more(tmp_path: Path) -> None:
+    async def check(reader: Reader, writer: Writer, service: Service) -> None:
+        writer.write(question("POST", "/p", "Content-Length: 4") + b"1")
+        await service.asked.wait()
+        writer.close()
+        await service.cancelled.wait()
+
+    asked(check, tmp_path)
+
+
+def test_a_body_that_is_refused_is_awaited_no_longer(tmp_path: Path) -> None:
+    async def check(reader: Reader, writer: Writer, service: Service) -> None:
+        writer.write(question("POST", "/impatient", "Content-Length: 4") + b"1")
+        assert (await answer(reader))[0].startswith(b"HTTP/1.1 408 ")
+        writer.write(b"234" + question("GET", "/next"))
+        assert (await answer(reader))[1] == b"GET /next  1 0"
+
+    asked(check, tmp_path)
+
+
 def test_what_is_no_request_is_refused(tmp_path: Path) -> None:
     async def check(reader: Reader, writer: Writer, service: Service) -> None:
         writer.write(question("GET", "/a\xe9"))
         head, body = await answer(reader)
-        assert head.startswith(b"HTTP/1.1 400 ") and b"error" in body
+        assert head.startswith(b"HTTP/1.1 400 ") and b"Invalid" in body
         assert await reader.read() == b"" and not service.asked.is_set()
 
     asked(check, tmp_path)

@@ -1,4 +1,4 @@
-"""The door's own HTTP/1 and HTTP/2, given what is cut anywhere, mutated, or made up."""
+"""The door's HTTP/1 and its own HTTP/2, given what is cut anywhere, mutated, or made up."""
 
 from __future__ import annotations
 
@@ -40,6 +40,9 @@ class Wire(asyncio.Transport):
 
     def close(self) -> None:
         self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
 
     def pause_reading(self) -> None:
         self.paused = True
@@ -95,7 +98,7 @@ async def tell(incoming: Incoming) -> Answer:
 
 async def ask_http1(pieces: Iterable[bytes]) -> bytes:
     wire, running = Wire(), asyncio.all_tasks()
-    connection = http1.Connection(tell)
+    connection = http1.connections_of(tell)()
     connection.connection_made(wire)
     for piece in pieces:
         feed(connection, wire, [piece])
