@@ -31,7 +31,8 @@ APART := $(LAYER)/perf_analyzer
 MEASURES := $(if $(wildcard $(LAYER)/perf_analyzer),,can-measure) $(LAYER)/bench $(LAYER)/perf_analyzer
 
 # Commands that kinds of pipelines and extensions bring.
-include $(wildcard kinds/*/commands.mk extensions/*/commands.mk)
+OWN_FOLDER := $(or $(OWN),$(shell sed -n 's/^OWN=//p' .env 2>/dev/null | tr -d "\"'"),own)
+include $(wildcard kinds/*/commands.mk $(OWN_FOLDER)/kinds/*/commands.mk extensions/*/commands.mk)
 
 ##@ First steps
 

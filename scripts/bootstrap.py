@@ -27,7 +27,7 @@ from pathlib import Path
 from scripts.base import layers, wheels
 from scripts.base.errors import UserError, of_the_machine, run_guarded
 from scripts.base.locked import hold_lock
-from scripts.base.paths import CPU_TORCH, DOTENV, PYTHON, REQUIREMENTS, ROOT, VENV
+from scripts.base.paths import CPU_TORCH, PYTHON, REQUIREMENTS, ROOT, VENV, read_early
 
 # One file per installed layer, with the digest of its requirements. make compares the timestamps.
 STAMPS = VENV / "layers"
@@ -145,7 +145,7 @@ def _create() -> None:
 
 
 def _find_python() -> str:
-    wanted = _setting("PYTHON")
+    wanted = read_early("PYTHON")
     found = {name: _version_of(name) for name in ([wanted] if wanted else NAMES)}
     able = {name: version for name, version in found.items() if version and version >= OLDEST}
     for name, version in able.items():
@@ -181,25 +181,12 @@ def torch_index() -> list[str]:
     """pip's option for PyTorch's index if that answers; otherwise pip uses its own index."""
     import urllib.request  # slow to import, and seldom needed
 
-    index = _setting("TORCH_INDEX") or CPU_TORCH
+    index = read_early("TORCH_INDEX") or CPU_TORCH
     try:
         with urllib.request.urlopen(f"{index}/torch/", timeout=5):
             return ["--extra-index-url", index]
     except (OSError, ValueError):
         return []
-
-
-def _setting(name: str) -> str:
-    """From the environment or .env; python-dotenv may not be installed yet."""
-    if name in os.environ:
-        return os.environ[name]
-    try:
-        lines = DOTENV.read_text().splitlines()
-    except OSError:
-        return ""
-    return next(
-        (line.partition("=")[2].strip() for line in lines if line.startswith(f"{name}=")), ""
-    )
 
 
 def _pip(words: list[str]) -> None:

@@ -8,6 +8,7 @@ import http.client
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -28,6 +29,11 @@ from PIL import Image
 from scripts.base import files
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# The kind of pipeline that docs/own_kind.md shows, by its files' paths in the checkout.
+OWN_KIND = dict(
+    re.findall(r"```\w+ (\S+)\n(.*?)```", (ROOT / "docs" / "own_kind.md").read_text(), re.DOTALL)
+)
 
 # A folder with weights/mobilenet_v2_imagenet.safetensors and images/{mug,car}.jpg, vulture.jpeg.
 ASSETS = Path(os.environ["TEST_ASSETS"]).resolve() if os.environ.get("TEST_ASSETS") else None
@@ -175,6 +181,11 @@ class Project:
         for wheel in (ROOT / "docker" / "export" / "wheels").glob("*.whl"):
             os.link(wheel, path / "docker" / "export" / "wheels" / wheel.name)
         return cls(path, default_settings() | settings)
+
+    def add_own_kind(self) -> None:
+        for name, text in OWN_KIND.items():
+            files.write(self.path / name, text)
+        (self.path / "own" / "kinds" / "sum" / "model_repository" / "sums" / "1").mkdir()
 
     def take(self, exported: Path) -> None:
         """What was exported for all, in the place of an export of its own."""

@@ -52,7 +52,7 @@ def _name(line: str) -> str:
 
 
 def _list_words() -> Iterator[str]:
-    for verb in verbs.read(ROOT).values():
+    for verb in verbs.read().values():
         if verb.about:
             yield f"command {verb.name}"
     for name in settings.ALL | arguments.ALL:

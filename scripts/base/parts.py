@@ -1,23 +1,72 @@
 """What kinds of pipelines and extensions bring, found by its name.
 
-parts.find("adoption")     the modules kinds/*/adoption.py and extensions/*/adoption.py
+parts.find("adoption")     the modules kinds/*/adoption.py, own/kinds/*/adoption.py and
+                           extensions/*/adoption.py
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from scripts.base.paths import EXTENSIONS, KINDS, ROOT
+import kinds
+from scripts.base.errors import UserError
+from scripts.base.paths import EXTENSIONS, KINDS
 
 
 @cache
 def find(name: str) -> tuple[Any, ...]:
-    return find_in(KINDS, name) + find_in(EXTENSIONS, name)
+    return find_in(list_homes(), name)
 
 
-def find_in(home: Path, name: str) -> tuple[Any, ...]:
-    paths = (path.relative_to(ROOT) for path in sorted(home.glob(f"*/{name}.py")))
-    return tuple(import_module(".".join(path.with_suffix("").parts)) for path in paths)
+def find_in(homes: Iterable[Path], name: str) -> tuple[Any, ...]:
+    return tuple(map(_load, find_files(homes, f"{name}.py")))
+
+
+def find_files(homes: Iterable[Path], name: str) -> list[Path]:
+    return [path for home in homes for path in sorted(home.glob(f"*/{name}"))]
+
+
+def list_homes() -> list[Path]:
+    return [KINDS, find_own(), EXTENSIONS]
+
+
+def find_own() -> Path:
+    """Where the user's own kinds of pipelines are."""
+    return Path(kinds.__path__[1])
+
+
+def _load(path: Path) -> Any:
+    home, kind = path.parents[1], path.parent.name
+    if home == find_own() and (KINDS / kind).is_dir():
+        raise UserError(f"{path.parent} is called as a kind of the project's", "rename it")
+    with name_faults(str(path)):
+        return import_module(f"{home.name}.{kind}.{path.stem}")
+
+
+@contextmanager
+def name_faults(file: str) -> Iterator[None]:
+    """What is wrong in a file of the user's own kinds is one line; elsewhere it is a fault of the
+    project's, of which the whole traceback is wanted."""
+    try:
+        yield
+    except Exception as fault:
+        if isinstance(fault, UserError) or not _is_own(file):
+            raise
+        import traceback  # only for faults
+
+        frames = traceback.extract_tb(fault.__traceback__)
+        inside = [f"{each.filename}:{each.lineno}" for each in frames if _is_own(each.filename)]
+        where = (inside or [file])[-1]
+        raise UserError(
+            f"{where}: {type(fault).__name__}: {fault}",
+            "correct it; docs/own_kind.md says what is read",
+        ) from fault
+
+
+def _is_own(file: str) -> bool:
+    return Path(file).is_relative_to(find_own())

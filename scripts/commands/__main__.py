@@ -12,13 +12,15 @@ from scripts.base import console
 from scripts.base.errors import run_guarded
 from scripts.base.shared import share
 from scripts.repository import layout_number
-from scripts.settings import arguments
-from scripts.settings.known import require_known
 
 ANY_LAYOUT, ANY_SETTINGS = "--any-layout", "--any-settings"
 
 
 def check(options: set[str]) -> int:
+    # Those of the user's own kinds of pipelines may be wrong.
+    from scripts.settings import arguments
+    from scripts.settings.known import require_known
+
     share()
     if ANY_SETTINGS not in options:
         require_known()

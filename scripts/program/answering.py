@@ -7,10 +7,8 @@ import sys
 
 from bundle_client import __version__
 from scripts.base.errors import run_guarded
-from scripts.base.paths import ROOT
 from scripts.base.text import translate
 from scripts.program import command_line, completion, folder, help, running, verbs
-from scripts.settings.known import require_typed
 
 
 def main() -> int:
@@ -18,13 +16,15 @@ def main() -> int:
 
 
 def _answer() -> int:
-    known = verbs.read(ROOT)
+    call = command_line.parse(sys.argv[1:], os.environ)
+    folder.look_for_own(call)
+    known = verbs.read()
+    command_line.require_known(call.verb, known)
     called_as = command_line.PROGRAM, "|".join(known), "bundle"
-    call = command_line.parse(sys.argv[1:], known, os.environ)
     if call.verb == command_line.VERSION:
         print(__version__)
     elif call.verb == command_line.HELP:
-        lines = help.describe(call.words, "ALL" in call.settings, known, ROOT)
+        lines = help.describe(call.words, "ALL" in call.settings, known)
         print(translate("\n".join(lines), *called_as))
     elif call.verb == command_line.COMPLETION:
         if [*call.words] not in [[shell] for shell in completion.SHELLS]:
@@ -32,10 +32,12 @@ def _answer() -> int:
                 "completion of which shell?", f"one of {', '.join(completion.SHELLS)}"
             )
         listed = {name: verb for name, verb in known.items() if verb.about}
-        settings = {name: help.find_settings(verb, ROOT) for name, verb in listed.items()}
+        settings = {name: help.find_settings(verb) for name, verb in listed.items()}
         abouts = {name: translate(verb.about, *called_as) for name, verb in listed.items()}
         print(completion.write(call.words[0], abouts, settings), end="")
     else:
+        from scripts.settings.known import require_typed  # the settings of that folder
+
         running.require_system()
         require_typed(call.settings, call.settings)
         folder.prepare(call.folder)

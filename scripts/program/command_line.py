@@ -9,11 +9,13 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from scripts.base.errors import UserError
 from scripts.program.verbs import Verb
-from scripts.settings import arguments, settings
-from scripts.settings.setting import Setting
+
+if TYPE_CHECKING:
+    from scripts.settings.setting import Setting
 
 PROGRAM = "triton-bundle"
 FOLDER = "TRITON_BUNDLE_FOLDER"
@@ -43,7 +45,8 @@ class Call:
     settings: dict[str, str] = field(default_factory=dict)
 
 
-def parse(typed: Iterable[str], verbs: Mapping[str, Verb], environment: Mapping[str, str]) -> Call:
+def parse(typed: Iterable[str], environment: Mapping[str, str]) -> Call:
+    """Whether there is such a verb, its folder has to say."""
     call = Call("", Path(environment.get(FOLDER) or "bundle"))
     words = iter(typed)
     asks_for_help = False
@@ -72,15 +75,19 @@ def parse(typed: Iterable[str], verbs: Mapping[str, Verb], environment: Mapping[
                 f"{word} is not a setting",
                 f"write SETTING={word}; {PROGRAM} help {call.verb} names the settings",
             )
-        elif word in verbs or word in OWN_VERBS:
-            call.verb = word
         else:
-            raise WrongWord(f"unknown command {word}", suggest(word, [*verbs, *OWN_VERBS]))
+            call.verb = word
     if asks_for_help or not call.verb:
         call.words = [call.verb] if call.verb else []
         call.verb = HELP
     call.folder = call.folder.expanduser().resolve()
     return call
+
+
+def require_known(verb: str, verbs: Mapping[str, Verb]) -> None:
+    known = [*verbs, *OWN_VERBS]
+    if verb not in known:
+        raise WrongWord(f"unknown command {verb}", suggest(verb, known))
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
@@ -89,6 +96,8 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 def list_settings() -> dict[str, Setting[object]]:
+    from scripts.settings import arguments, settings  # they are those of the folder that is named
+
     return arguments.ALL | settings.ALL
 
 
@@ -101,15 +110,15 @@ def make_absolute(name: str, value: str) -> str:
     if not setting.names_files or not value:
         return value
     if is_here(value):
-        return str(_absolute(value))
+        return str(absolute(value))
     if name == "SAMPLE":
         file, equals, label = value.partition("=")
-        return f"{_absolute(file)}{equals}{label}" if is_here(file) else value
+        return f"{absolute(file)}{equals}{label}" if is_here(file) else value
     try:
         words = shlex.split(value)
     except ValueError:
         return value
-    named = [str(_absolute(word)) if is_here(word) else word for word in words]
+    named = [str(absolute(word)) if is_here(word) else word for word in words]
     return value if named == words else shlex.join(named)
 
 
@@ -122,7 +131,7 @@ def _find_matches(pattern: str) -> list[str]:
     return glob.glob(pattern, recursive=True)  # noqa: PTH207
 
 
-def _absolute(word: str) -> Path:
+def absolute(word: str) -> Path:
     """Not resolved: the user knows it by this name."""
     return Path.cwd() / Path(word).expanduser()
 

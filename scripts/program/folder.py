@@ -9,13 +9,23 @@ import shutil
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from scripts.base import files
+import kinds
+from scripts.base import files, paths
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
+from scripts.program.command_line import Call, absolute, is_here
 
 PACKAGE = "triton-bundle"
 PREFIX = "triton_bundle/"
 NOTE = ".laid-out.json"
+
+
+def look_for_own(call: Call) -> None:
+    """Before anything reads what the user's own kinds of pipelines there bring."""
+    paths.FOLDER, paths.DOTENV = call.folder, call.folder / ".env"
+    if own := call.settings.get("OWN"):
+        os.environ["OWN"] = str(absolute(own)) if is_here(own) else own
+    kinds.look_for_own()
 
 
 def prepare(folder: Path) -> None:

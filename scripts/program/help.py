@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from scripts.base.text import fold
 from scripts.program.command_line import (
@@ -21,16 +20,14 @@ from scripts.program.verbs import Verb, group
 WIDTH, ROOM = 13, 96
 
 
-def describe(
-    words: Sequence[str], everything: bool, verbs: Mapping[str, Verb], root: Path
-) -> Iterator[str]:
+def describe(words: Sequence[str], everything: bool, verbs: Mapping[str, Verb]) -> Iterator[str]:
     if not words:
         return _describe_all(verbs, everything)
     if words[0] in OWN_VERBS:
         return iter([f"{PROGRAM} {words[0]}: {OWN_VERBS[words[0]]}"])
     if words[0] not in verbs:
         raise WrongWord(f"no help on {words[0]}", suggest(words[0], verbs))
-    return _describe_one(verbs[words[0]], root)
+    return _describe_one(verbs[words[0]])
 
 
 def _describe_all(verbs: Mapping[str, Verb], everything: bool) -> Iterator[str]:
@@ -44,20 +41,20 @@ def _describe_all(verbs: Mapping[str, Verb], everything: bool) -> Iterator[str]:
         yield f"\nThe others: {PROGRAM} help --all"
 
 
-def _describe_one(verb: Verb, root: Path) -> Iterator[str]:
-    described = verb.describe(root)
+def _describe_one(verb: Verb) -> Iterator[str]:
+    described = verb.describe()
     yield f"{PROGRAM} {verb.name}: {verb.about}"
     if described:
         yield f"\n{described}"
     known = list_settings()
     yield "\nSettings"
-    yield from (_row(name, known[name].comment) for name in find_settings(verb, root))
+    yield from (_row(name, known[name].comment) for name in find_settings(verb))
     yield "  The others work too: docs/settings.md has all of them."
 
 
-def find_settings(verb: Verb, root: Path) -> list[str]:
+def find_settings(verb: Verb) -> list[str]:
     """Those that its help names, in that order."""
-    named = re.findall(r"\b([A-Z][A-Z_0-9]+)=", f"{verb.about} {verb.describe(root)}")
+    named = re.findall(r"\b([A-Z][A-Z_0-9]+)=", f"{verb.about} {verb.describe()}")
     return [name for name in dict.fromkeys(named) if name in list_settings()]
 
 

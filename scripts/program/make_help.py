@@ -6,7 +6,6 @@ import os
 import sys
 
 from scripts.base.errors import run_guarded
-from scripts.base.paths import ROOT
 from scripts.base.text import fold
 from scripts.program.verbs import group, read_all
 
@@ -17,7 +16,7 @@ def main() -> int:
     everything = bool(os.environ.get("ALL"))
     is_terminal = sys.stdout.isatty()
     width = os.get_terminal_size(sys.stdout.fileno()).columns if is_terminal else sys.maxsize
-    for part, verbs in group(read_all(ROOT).values(), everything).items():
+    for part, verbs in group(read_all().values(), everything).items():
         print(f"\n{part}")
         for verb in verbs:
             line = fold(f"  make {verb.name:{NAME}} {verb.about}", width or 80, INDENT)

@@ -29,6 +29,10 @@ def run(call: Call, verbs: Mapping[str, Verb]) -> None:
     # Held back until a command can handle it, as make does it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     python = str(call.folder / ".venv" / "bin" / "python")
+    if not verbs[call.verb].words:
+        raise UserError(
+            f"{call.verb} has no $(RUN) line, which is all that {PROGRAM} runs", "give it one"
+        )
     *before, last = list_steps(verbs[call.verb], verbs)
     for step in before:
         if isinstance(step, Verb):

@@ -7,7 +7,10 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+
+from scripts.base import parts
+from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
 
 # What the tests and the linters of a checkout are for is in no package.
 OF_CHECKOUTS = "Work on the bundle"
@@ -38,32 +41,32 @@ class Verb:
         is_brought = self.words[0] not in _RUN or named.startswith(("kinds.", "extensions."))
         return named if is_brought else f"scripts.commands.{named}"
 
-    def describe(self, root: Path) -> str:
+    def describe(self) -> str:
         """The docstring of what it runs."""
-        if not self.words:
-            return ""
-        path = root.joinpath(*self.module.split("."))
-        file = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
-        return ast.get_docstring(ast.parse(file.read_text())) or ""
+        for home in parts.list_homes() if self.words else ():
+            path = home.parent.joinpath(*self.module.split("."))
+            file = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
+            if file.is_file():
+                with parts.name_faults(str(file)):
+                    return ast.get_docstring(ast.parse(file.read_text())) or ""
+        return ""
 
 
-def read(root: Path) -> dict[str, Verb]:
+def read() -> dict[str, Verb]:
     """Those that a package has: with a line of help, and what these need."""
     return {
         name: verb
-        for name, verb in read_all(root).items()
+        for name, verb in read_all().items()
         if (verb.words or verb.needs) and name not in OF_PROGRAM and verb.part != OF_CHECKOUTS
     }
 
 
-def read_all(root: Path) -> dict[str, Verb]:
-    makefiles = [root / "Makefile"]
-    for home in ("kinds", "extensions"):
-        makefiles += sorted((root / home).glob("*/commands.mk"))
+def read_all() -> dict[str, Verb]:
     verbs: dict[str, Verb] = {}
     variables: dict[str, str] = {"LAYER": _LAYERS.rstrip("/")}
-    for file in makefiles:
-        _read_lines(file.read_text().splitlines(), verbs, variables)
+    for file in (ROOT / "Makefile", *parts.find_files(parts.list_homes(), "commands.mk")):
+        with parts.name_faults(str(file)):
+            _read_lines(file.read_text().splitlines(), verbs, variables)
     return verbs
 
 
@@ -96,7 +99,7 @@ def _read_lines(lines: Iterable[str], verbs: dict[str, Verb], variables: dict[st
 
 def _expand(text: str, variables: dict[str, str]) -> str:
     while found := re.search(r"\$\((\w+)\)", text):
-        text = text.replace(found[0], variables[found[1]])
+        text = text.replace(found[0], variables.get(found[1], ""))
     # What make leaves out once a layer is there is cheap enough to do always.
     return _UNLESS_THERE.sub(r"\1", text)
 
@@ -107,7 +110,9 @@ def list_steps(verb: Verb, verbs: Mapping[str, Verb]) -> Iterator[str | Verb]:
     for need in verb.needs:
         if need.startswith(_LAYERS):
             yield need.removeprefix(_LAYERS)
-        else:
+        elif need in verbs:
             yield from list_steps(verbs[need], verbs)
+        else:
+            raise UserError(f"{verb.name} needs {need}, which is no target", "omit or add it")
     if verb.words:
         yield verb

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.base.paths import KINDS, ROOT
+from scripts.base.paths import KINDS, ROOT, resolve_own
 from scripts.settings.settings import Settings
 
 MODELS = ROOT / "model_repository"
@@ -37,7 +37,7 @@ class Own:
 
 
 def own() -> Own:
-    return Own((ROOT / Path(Settings.load().own).expanduser()).resolve())
+    return Own(resolve_own(Settings.load().own))
 
 
 def model_folder(model: str) -> Path:

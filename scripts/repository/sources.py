@@ -51,7 +51,10 @@ class Source:
 
 
 def describe_taken() -> str:
-    of_kinds = (each.TAKEN for each in parts.find("adoption"))
+    of_kinds = []
+    for each in parts.find("adoption"):
+        with parts.name_faults(each.__file__):
+            of_kinds.append(each.TAKEN)
     return TAKEN.format("".join(f"{taken}, " for taken in of_kinds if taken))
 
 
@@ -134,7 +137,11 @@ def _of_hugging_face(folder: Path) -> Source:
 
 def _find_kind(path: Path) -> Any:
     """Of pipeline, if one takes this file or folder as it is."""
-    return next((each for each in parts.find("adoption") if each.takes(path)), None)
+    for each in parts.find("adoption"):
+        with parts.name_faults(each.__file__):
+            if each.takes(path):
+                return each
+    return None
 
 
 def _of_mlflow(folder: Path) -> Source:

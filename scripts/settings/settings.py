@@ -354,16 +354,30 @@ def _make_group(title: str, *modules: Any) -> type[Group]:
 
 GROUPS: tuple[type[Group], ...] = (
     Served,
-    _make_group("Of single kinds of pipelines", *parts.find_in(KINDS, "settings")),
+    _make_group("Of single kinds of pipelines", *parts.find_in([KINDS], "settings")),
     Place,
     _of_the_door(),
     Switching,
     Keeping,
     Gpu,
     Building,
-    *(_make_group(each.__doc__, each) for each in parts.find_in(EXTENSIONS, "settings")),
+    *(_make_group(each.__doc__, each) for each in parts.find_in([EXTENSIONS], "settings")),
 )
 ALL: dict[str, Setting[Any]] = {each.name: each for each in chain(*map(of_class, GROUPS))}
+
+
+def _add_own() -> None:
+    """Those of the user's own kinds of pipelines, which are in no document of the project's."""
+    for module in parts.find_in([parts.find_own()], "settings"):
+        for each in of_class(_make_group("", module)):
+            if each.name in ALL:
+                raise UserError(
+                    f"{module.__file__}: {each.name} is a setting already", "give it another name"
+                )
+            ALL[each.name] = each
+
+
+_add_own()
 PORTS = tuple(each.name for each in (Place.http_port, Place.grpc_port, Place.metrics_port))
 DEFAULTS = {name: setting.default for name, setting in ALL.items()}
 

@@ -11,7 +11,6 @@ from typing import Any
 from unittest.mock import patch
 
 from bundle_serving.address import Address
-from scripts.base.paths import ROOT
 from scripts.program import verbs
 
 STEPS = ("sentiment_preprocessing", "resnet50_onnx", "sentiment_postprocessing")
@@ -46,7 +45,7 @@ PHOTO = "holiday photos of 2026/on the beach/IMG_20260704_123456789_HDR.jpg"
 
 
 def command(name: str) -> Any:
-    return import_module(verbs.read(ROOT)[name].module)
+    return import_module(verbs.read()[name].module)
 
 
 def run(name: str, others: dict[str, Any]) -> None:

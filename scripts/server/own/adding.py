@@ -14,7 +14,7 @@ from scripts.artefacts import packages
 from scripts.artefacts.exporting import as_words
 from scripts.artefacts.shapes import sides
 from scripts.artefacts.step import Step
-from scripts.base import console, files, lock
+from scripts.base import console, files, lock, parts
 from scripts.base.errors import UserError
 from scripts.recipes import folders
 from scripts.recipes.layout import CPU
@@ -47,7 +47,8 @@ def _find_recipe(name: str, words: Mapping[str, str]) -> Recipe:
         raise UserError("FROM= already names a network", "omit ONNX and ARCH, or omit FROM")
     source = sources.find_source(wanted)
     if source.kind:
-        made: Recipe = source.kind.make_recipe(name, source.path, given)
+        with parts.name_faults(source.kind.__file__):
+            made: Recipe = source.kind.make_recipe(name, source.path, given)
         return made
     return custom.recipe(name, _import_source(name, source, given))
 

@@ -4,7 +4,6 @@ adds in one module and one recipe."""
 from __future__ import annotations
 
 import http.client
-import re
 import shutil
 import threading
 import urllib.request
@@ -17,21 +16,14 @@ import pytest
 from PIL import Image
 
 from bundle_serving import infer
-from scripts.base import files
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from scripts.recipes import schema
 from scripts.recipes.recipe import Recipe
 from tests.pipelines import find_served
 from tests.plugin import Bring
-from tests.project import ROOT, Project, picture
+from tests.project import OWN_KIND, Project, picture
 from tests.tables import trained, without_a_network
 from tests.watching import begun, watched
-
-# By its path in the checkout, as the page shows it.
-KIND = dict(
-    re.findall(r"```\w+ (\S+)\n(.*?)```", (ROOT / "docs" / "own_kind.md").read_text(), re.DOTALL)
-)
-
 
 locally = pytest.mark.parametrize("served", ["local"], indirect=True)
 
@@ -40,17 +32,16 @@ locally = pytest.mark.parametrize("served", ["local"], indirect=True)
 @pytest.mark.skipif(not has_libb64(), reason=f"no perf_analyzer here: {LIBB64_REMEDY}")
 @locally
 def test_a_kind_is_one_folder(served: Project) -> None:
-    assert len(KIND) == 5 and len("".join(KIND.values()).splitlines()) < 80
+    assert len(OWN_KIND) == 7 and len("".join(OWN_KIND.values()).splitlines()) < 80
     own = served.path / "own"
-    for name, text in KIND.items():
-        files.write(served.path / name, text)
-    (own / "kinds" / "sum" / "model_repository" / "sums" / "1").mkdir()
+    served.add_own_kind()
     white = served.path / "build" / "white.png"
     Image.new("RGB", (300, 300), "white").save(white)
     model = {"MODEL": "sums"}
     try:
         assert "up: sums" in served.made("up", **model)
         assert served.made("classify", IMG=str(white), **model).endswith("38384640.0\n")
+        assert served.made("sum", IMG=str(white), SUM_UNIT="255").endswith("150528.0\n")
         assert "report: " in served.made("bench", QUICK="1", IMAGES=str(white), **model)
         program = own / "kinds" / "sum" / "model_repository" / "adder" / "1" / "model.py"
         program.write_text(program.read_text() + "# the same, otherwise\n")

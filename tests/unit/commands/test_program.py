@@ -14,7 +14,7 @@ from scripts.base.paths import ROOT
 from scripts.base.text import translate
 from scripts.program import command_line, completion, folder, verbs
 
-KNOWN = verbs.read(ROOT)
+KNOWN = verbs.read()
 
 
 @pytest.mark.parametrize("name", sorted(KNOWN))
@@ -62,12 +62,12 @@ def test_says_its_own_name_in_messages() -> None:
 
 def test_what_is_wrong_is_named() -> None:
     with pytest.raises(UserError, match="unknown command clasify") as fault:
-        command_line.parse(["clasify"], KNOWN, {})
+        command_line.require_known("clasify", KNOWN)
     assert fault.value.remedy == "did you mean classify?"
     with pytest.raises(UserError, match=r"photo\.jpg is not a setting"):
-        command_line.parse(["classify", "photo.jpg"], KNOWN, {})
+        command_line.parse(["classify", "photo.jpg"], {})
     with pytest.raises(UserError, match="--json takes no value"):
-        command_line.parse(["classify", "--json=1"], KNOWN, {})
+        command_line.parse(["classify", "--json=1"], {})
 
 
 def _package(monkeypatch: pytest.MonkeyPatch, home: Path, texts: dict[str, str]) -> None:

@@ -70,7 +70,7 @@ def words(lines: Sequence[str]) -> list[str]:
 
 
 def test_each_command_is_shown_or_has_its_reason() -> None:
-    known = verbs.read(ROOT)
+    known = verbs.read()
     commands = {name for name, verb in known.items() if verb.about} | {*verbs.OF_PROGRAM}
     shown = {name.partition(":")[0] for name in SHOWN}
     notes, elsewhere = map(find_reasons, ("NOTES_ALONE", "ELSEWHERE"))

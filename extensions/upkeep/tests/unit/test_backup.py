@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from extensions.upkeep import arguments, backup, sealed
-from scripts.base import files
+from scripts.base import files, paths
 from scripts.base.errors import UserError
-from scripts.recipes import folders
 from scripts.repository import archive, layout_number
 
 
@@ -210,7 +209,7 @@ def test_settings_of_others_do_not_say_where_own_files_go(
         restored(file)
     assert read(tmp_path) == before and f"OWN={shlex.quote(own)}" in refused.value.remedy
     monkeypatch.setenv("OWN", own)  # named now
-    monkeypatch.setattr(folders, "ROOT", here)
+    monkeypatch.setattr(paths, "FOLDER", here)
     restored(file)
     place = (here / Path(own).expanduser()).resolve()
     assert (place / "hooks" / "evil").read_text() == "evil"
