@@ -1,4 +1,5 @@
-"""Before anything is imported that reads it: what the checkout's .env says changes no result."""
+"""Before anything is imported that reads it: what the checkout's .env says, and what is in its
+own/, changes no result."""
 
 from __future__ import annotations
 
@@ -8,3 +9,4 @@ from pathlib import Path
 from scripts.base import paths
 
 paths.DOTENV = Path(os.devnull)
+paths.FOLDER = paths.ROOT / "build" / "tests"
