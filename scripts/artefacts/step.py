@@ -5,8 +5,14 @@ stack.run_step(Step("kinds.KIND.export"), "--out", made.onnx)
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from enum import Enum, auto
+from pathlib import Path
+
+from scripts.base.errors import AlreadyReported
+from scripts.base.paths import ROOT
 
 
 class Place(Enum):
@@ -23,6 +29,12 @@ class Step:
     module: str
     place: Place = Place.EXPORT
     layers: tuple[str, ...] = ()  # from requirements/, what that place lacks: it runs here instead
+
+    def run_here(self, *arguments: str | Path) -> None:
+        """In the image that this runs in, which has the packages."""
+        command = [sys.executable, "-m", self.module, *arguments]
+        if code := subprocess.run(command, cwd=ROOT).returncode:
+            raise AlreadyReported(code)
 
 
 EXPORT = Step("scripts.steps.export")

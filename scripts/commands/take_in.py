@@ -19,7 +19,6 @@ from scripts.base.errors import UserError, run_guarded
 from scripts.repository import sources
 from scripts.server.own import own_main
 from scripts.stacks.local import LocalStack
-from scripts.stacks.ran_before import run_in_image
 
 LABELS, REQUIREMENTS = "labels.txt", "requirements.txt"
 
@@ -31,7 +30,7 @@ class Here(LocalStack):
         """No server is started from here."""
 
     def run_step(self, step: Step, *arguments: str | Path) -> None:
-        run_in_image(step, *arguments)
+        step.run_here(*arguments)
 
 
 class HereForGpu(Here):

@@ -5,15 +5,13 @@ user's post.py."""
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from scripts.artefacts.gpus import Gpu
 from scripts.artefacts.step import ENGINE, TRY_POST, Step
-from scripts.base.errors import AlreadyReported, UserError
+from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.settings.settings import Settings
@@ -21,16 +19,10 @@ from scripts.stacks.containers import DockerStack
 from scripts.stacks.gpu import GpuStack
 
 
-def run_in_image(step: Step, *arguments: str | Path) -> None:
-    command = [sys.executable, "-m", step.module, *arguments]
-    if code := subprocess.run(command, cwd=ROOT).returncode:
-        raise AlreadyReported(code)
-
-
 class StepsRanBefore(DockerStack):
     def run_step(self, step: Step, *arguments: str | Path) -> None:
         if step is TRY_POST:
-            run_in_image(step, *arguments)
+            step.run_here(*arguments)
             return
         raise UserError(
             f"this needs the step {step.module}, which did not run before this one",
