@@ -125,6 +125,8 @@ def _tests_of(path: str) -> Iterator[str]:
     for start, tests in RULES.items():
         if path.startswith(start):
             yield from tests
+    if "/serving/page/" in path:
+        yield "tests/door/test_page.py"
     parts = path.split("/")
     if parts[0] in ("kinds", "extensions") and len(parts) > 2:
         yield f"{parts[0]}/{parts[1]}/tests"

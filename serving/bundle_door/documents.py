@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
+import bundle_serving
 from bundle_door.answers import Answer
 
 HERE = Path(__file__).parent
@@ -18,6 +19,12 @@ KINDS = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
     ".jpg": "image/jpeg",
+}
+# Where a document names the files that kinds of pipelines add to it (page/cards.js).
+CARDS = b"<!-- cards -->"
+ADDED = {
+    ".css": '<link rel="stylesheet" href="{}">',
+    ".js": '<script type="module" src="{}"></script>',
 }
 # Nothing comes from elsewhere or goes there, and nothing in a document itself is run.
 POLICY = (
@@ -42,7 +49,13 @@ def paths() -> list[str]:
 
 
 def documents() -> dict[str, Answer]:
-    found = {path: file(each) for path, each in find_files().items()}
+    files = find_files()
+    cards = "\n".join(
+        ADDED[path.suffix].format(where[1:])
+        for where, path in files.items()
+        if where.startswith("/page/cards/")
+    )
+    found = {where: file(path, cards) for where, path in files.items()}
     shown = {"/": found.pop("/page/index.html"), "/docs": found.pop("/page/docs.html")}
     openapi = yaml.safe_load((HERE / "paths" / "openapi.yaml").read_text())
     described = tagged(msgspec.json.encode(openapi), "application/json")
@@ -50,13 +63,16 @@ def documents() -> dict[str, Answer]:
 
 
 def find_files() -> dict[str, Path]:
-    """By the paths under which they are fetched."""
-    found = (path for path in PAGE.rglob("*") if path.suffix in KINDS)
-    return {f"/page/{path.relative_to(PAGE).as_posix()}": path for path in found}
+    """By the paths under which they are fetched; with the cards of the kinds that are here."""
+    own = {path.relative_to(PAGE).as_posix(): path for path in PAGE.rglob("*")}
+    cards = [card for part in bundle_serving.__path__ for card in Path(part, "page").glob("*")]
+    cards.sort(key=lambda card: card.name)
+    found = {**own, **{f"cards/{card.name}": card for card in cards}}
+    return {f"/page/{where}": path for where, path in found.items() if path.suffix in KINDS}
 
 
-def file(path: Path) -> Answer:
-    return tagged(path.read_bytes(), KINDS[path.suffix])
+def file(path: Path, cards: str) -> Answer:
+    return tagged(path.read_bytes().replace(CARDS, cards.encode()), KINDS[path.suffix])
 
 
 def tagged(body: bytes, kind: str) -> Answer:

@@ -248,6 +248,19 @@ def slide(tab: Tab, score: float) -> None:
         slider.value = {score}; slider.dispatchEvent(new Event('input')); }}""")
 
 
+def test_what_is_no_share_is_shown_as_it_is(tab: Tab, page: Behind, tmp_path: Path) -> None:
+    """Of a kind of the user's own, as in docs/own_kind.md: it sums pixels, and has no labels."""
+    label = {"label": "", "index": 0, "probability": 38384640.0}
+    open_as(tab, page, "sums", "pictures", f"""
+        if (path.startsWith('classify'))
+          return Response.json({json.dumps({"labels": [label]})});""")  # fmt: skip
+    tab.drop(pictures(tmp_path)[0])
+    tab.until("document.querySelector('.labels')?.innerText")
+    assert tab.text(".labels").split("\n") == ["value 0", "38384640"]
+    assert tab.text("#spoken") == "high.jpg: value 0, 38384640"
+    assert not tab.run("document.querySelector('.labels .bar')")
+
+
 def test_a_long_list_is_shown_in_part(tab: Tab, page: Behind, tmp_path: Path) -> None:
     count = 14
     corners = {"left": 0, "top": 0, "right": 50, "bottom": 50}
@@ -711,7 +724,7 @@ def test_a_reload_keeps_what_is_chosen(tab: Tab) -> None:
 def test_the_page_comes_in_two_steps_and_once(page: Behind) -> None:
     """All modules are named at once, and nothing is sent again that has not changed."""
     _, headers, body = page.ask("GET", "/")
-    named = set(re.findall(r'modulepreload" href="(page/[\w/]+\.js)"', body.decode()))
+    named = set(re.findall(r'"module(?:preload)?" (?:href|src)="(page/[\w/]+\.js)"', body.decode()))
     assert named == {path[1:] for path in find_files() if path.endswith(".js")} - {"page/docs.js"}
     again = {"if-none-match": headers["etag"]}
     for path in ("/", "/docs", "/openapi.json"):

@@ -2,6 +2,7 @@
 import { element } from "./elements.js";
 import { json } from "./server.js";
 import { snippets } from "./answers/snippets.js";
+import { cardOf } from "./cards.js";
 
 const api = await (await fetch("openapi.json")).json();
 // A part that stands elsewhere in it: {"$ref": "#/components/responses/Busy"}.
@@ -15,7 +16,10 @@ const here = text => text.replace("{model}", main).replace(/(https?:\/\/)?localh
 document.getElementById("about").textContent = api.info.description;
 
 // How each pipeline here is asked; where that takes more than a file or a text, by KServe's protocol.
-const examplesOf = pipeline => snippets(pipeline, { text: "What a day!", file: { name: pipeline.kind === "sounds" ? "sound.wav" : "photo.jpg" } });
+const examplesOf = pipeline => {
+  const { example, file } = cardOf(pipeline).medium;
+  return snippets(pipeline, { text: example, file: { name: file } });
+};
 document.getElementById("loaded").append(...(pipelines ?? []).map(each => {
   const { curl = `POST ${location.origin}/v2/models/${each.model}/infer`, Python } = examplesOf(each);
   return element("li", {}, element("b", {}, each.model), element("pre", { tabIndex: 0 }, curl),

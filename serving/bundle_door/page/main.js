@@ -2,10 +2,10 @@
 import { byId, element } from "./elements.js";
 import { askForKey, hasKey, json } from "./server.js";
 import { answerOf, canAsk } from "./asking/questions.js";
-import { answered, card, compared, isDrawn, refused, titleOf, waiting } from "./answers/answers.js";
+import { answered, card, compared, isDrawn, refused, titleOf, told, waiting } from "./answers/answers.js";
 import { describe, offerFiles } from "./answers/export.js";
 import { plain } from "./answers/bars.js";
-import { told } from "./answers/boxes.js";
+import { CARDS, cardOf, PICTURES } from "./cards.js";
 import { Clip, isClip } from "./answers/clips.js";
 import { filesOf } from "./asking/files.js";
 import { MANY, Many } from "./answers/many.js";
@@ -17,19 +17,9 @@ import { lookSoon, watch } from "./live.js";
 
 // What the bundle brings; every other pipeline is the user's own.
 const IMAGENET = "ensemble_python_resnet50", IMAGENET_CLASSES = 1000;
-const TITLES = {
-  [IMAGENET]: "ImageNet", places_ensemble: "Places", video: "Video",
-  cascade: "Cascade", detection: "Detection", segmentation: "Segmentation", sounds: "Sounds", sentiment_ensemble: "Sentiment",
-};
-// What people ask with, by the pipeline's kind; all others take pictures.
-const PICTURES = { title: "What's in your picture?", say: "Drop pictures or a video here, or paste one", choose: "Choose pictures", accept: "image/*,video/*" };
-const MEDIA = {
-  text: { title: "Positive or negative?", say: "A text", example: "What a day!", most: 20_000 },
-  rows: { title: "What do your rows say?", say: "Rows of numbers as CSV, with a header or without; or drop a file", example: "0.5, -1, 1.5", most: 5_000_000 },
-  sounds: { title: "What's to be heard?", say: "Drop WAV files here", choose: "Choose sounds", accept: ".wav,audio/wav" },
-};
-const QUESTIONS = { boxes: "What's where in your picture?", masks: "What's each part of your picture?", pixels: "Where was your picture taken?" };
-const mediumOf = pipeline => MEDIA[pipeline?.kind] ?? PICTURES;
+const TITLES = Object.assign({ [IMAGENET]: "ImageNet", video: "Video", cascade: "Cascade" }, ...Object.values(CARDS).map(each => each.titles));
+const ICON = byId("icon").getAttribute("d");
+const mediumOf = pipeline => cardOf(pipeline).medium;
 const CANDIDATE = /_candidate$/;
 const nameOf = model => CANDIDATE.test(model) ? `${nameOf(model.replace(CANDIDATE, ""))} (candidate)` : TITLES[model] ?? model.replace(/_ensemble$/, "").replaceAll("_", " ");
 const isOwn = pipeline => !(pipeline.of in TITLES);
@@ -92,17 +82,17 @@ function offerBeside(value = "", kept = null) {
   const known = [...byId("beside").options].some(option => option.value === candidate?.model);
   fill(byId("beside"), others, kept ?? (candidate && !known ? candidate.model : value), [new Option("nothing", "")]);
   byId("beside-label").hidden = !others.length;
-  askWith(mediumOf(now), QUESTIONS[now?.kind]);
+  askWith(mediumOf(now), cardOf(now).title);
   byId("classes").textContent = now ? [knownBy(now), calledInApi(now)].filter(Boolean).join(" · ") : "";
   const warnings = [...new Set([now, beside()].filter(Boolean).map(warningOf).filter(Boolean))];
   byId("untrained").hidden = !warnings.length;
   byId("untrained").textContent = warnings.join(" ");
 }
 
-function warningOf({ title, kind, untrained, ...more }) {
+function warningOf({ title, untrained, ...more }) {
   if (untrained) return `Untrained weights: the answers of ${title} mean nothing. The weights were never trained, or were trained for another task.`;
   if (!isDrawn(more)) return "";
-  const [made, real] = kind === "sounds" ? ["made-up sounds", "recording"] : ["drawings", "photo"];
+  const [made, real] = cardOf(more).made;
   return `Trained on ${made} alone: the answers of ${title} show that everything works, not what is in a ${real}.`;
 }
 
@@ -123,8 +113,8 @@ function askWith(medium, question = medium.title) {
     byId("words").maxLength = medium.most;
     return;
   }
-  byId("files").classList.toggle("sounds", medium === MEDIA.sounds);
-  byId("samples").hidden = medium !== PICTURES;
+  byId("files").classList.toggle("pictures", medium === PICTURES);
+  byId("icon").setAttribute("d", medium.icon ?? ICON);
   byId("drop-say").textContent = medium.say;
   byId("choose").textContent = medium.choose;
   byId("file").accept = medium.accept;
@@ -146,9 +136,8 @@ function askAll(questions) {
   begin();
   last = { questions, medium: mediumOf(chosen()) };
   const asked = [chosen(), beside()].filter(Boolean);
-  const whole = mediumOf(chosen()) === MEDIA.sounds;
-  if (questions.length >= MANY && questions.every(each => each.file) && !whole) askMany(questions, asked);
-  else byId("answers").prepend(...questions.map(each => askOne(each, asked, whole)));
+  if (questions.length >= MANY && last.medium === PICTURES) askMany(questions, asked);
+  else byId("answers").prepend(...questions.map(each => askOne(each, asked, last.medium)));
   // On a telephone what is asked fills the screen.
   if (matchMedia("(max-width: 40rem)").matches) byId("answers-title").scrollIntoView();
 }
@@ -169,8 +158,8 @@ function askClip(file) {
 }
 
 // A card with what each pipeline says.
-function askOne(question, asked, whole) {
-  const { made, columns } = card(question, whole);
+function askOne(question, asked, medium) {
+  const { made, columns } = card(question, medium);
   const places = asked.map(waiting);
   columns.append(...places);
   places.forEach(place => singles.set(place, null)); // in the order of the files
@@ -194,12 +183,11 @@ async function showAnswer(place, pipeline, question) {
   const { found, fault } = got;
   if (fault?.name === "AbortError") return null;
   showGot(place, pipeline, got, question);
-  if (!found?.table) {
-    singles.set(place, describe(question, pipeline, got, each => each.found.boxes ?? each.found.areas ?? each.found.labels));
+  if (fault || found.labels) {
+    singles.set(place, describe(question, pipeline, got));
     byId("saved").hidden = false;
   }
-  const said = fault ? fault.message : found.table ? `${found.table.rows.length} ${found.table.rows.length === 1 ? "answer" : "answers"}` : told(found.boxes ?? found.areas ?? found.labels.slice(0, 1));
-  byId("spoken").textContent = `${called}: ${said}`;
+  byId("spoken").textContent = `${called}: ${fault ? fault.message : told(pipeline, found)}`;
   return found;
 }
 
@@ -256,7 +244,7 @@ async function askTile(many, tile, asked, signal) {
 
 // One of many, as a card over the page: what has been answered.
 function showWhole({ question, got }, asked, least) {
-  const { made, columns } = card(question);
+  const { made, columns } = card(question, PICTURES);
   const pipelines = asked.filter(each => got.has(each)), places = pipelines.map(waiting);
   columns.append(...places);
   byId("whole-card").replaceChildren(made);
@@ -281,11 +269,12 @@ function offerLast() {
 }
 
 async function given(files) {
-  if (chosen()?.kind === "rows")
+  const medium = mediumOf(chosen());
+  if (medium.files)
     askAll(await Promise.all(files.map(async file => ({ text: await file.text(), name: file.name }))));
-  else if (chosen()?.kind === "text") say(`${chosen().title} takes a text. For files, choose another pipeline.`);
+  else if (medium.example) say(`${chosen().title} takes a text. For files, choose another pipeline.`);
   else if (chosen()) {
-    const clips = mediumOf(chosen()) === PICTURES ? files.filter(isClip) : [];
+    const clips = medium === PICTURES ? files.filter(isClip) : [];
     clips.forEach(askClip);
     askAll(files.filter(each => !clips.includes(each)).map(file => ({ file })));
   }
@@ -314,9 +303,9 @@ byId("file").addEventListener("change", event => {
 });
 byId("text").addEventListener("submit", event => {
   event.preventDefault();
-  const text = byId("words").value.trim();
-  if (!text) return say(chosen().kind === "rows" ? "Type a row first." : "Type a sentence first.");
-  askAll([chosen().kind === "rows" ? { text, name: "the rows" } : { text }]);
+  const text = byId("words").value.trim(), { empty, name } = mediumOf(chosen());
+  if (!text) return say(empty);
+  askAll([{ text, name }]);
 });
 byId("words").addEventListener("keydown", event => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("text").requestSubmit();
@@ -374,7 +363,7 @@ document.addEventListener("paste", event => {
 byId("key-change").hidden = !hasKey();
 byId("saved").append(...offerFiles(taken));
 offer(given).catch(() => {});
-camera.prepare(given, file => answerOf(chosen(), { file }, limits.body_bytes)).catch(() => {});
+camera.prepare(given, chosen, (pipeline, file) => answerOf(pipeline, { file }, limits.body_bytes)).catch(() => {});
 for (let first = true; ; first = false) {
   try {
     await served();

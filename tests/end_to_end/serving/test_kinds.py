@@ -22,6 +22,8 @@ from scripts.recipes.recipe import Recipe
 from tests.pipelines import find_served
 from tests.plugin import Bring
 from tests.project import OWN_KIND, Project, picture
+from tests.screens import page
+from tests.screens.chromium import browser
 from tests.tables import trained, without_a_network
 from tests.watching import begun, watched
 
@@ -31,7 +33,7 @@ locally = pytest.mark.parametrize("served", ["local"], indirect=True)
 @pytest.mark.long
 @pytest.mark.skipif(not has_libb64(), reason=f"no perf_analyzer here: {LIBB64_REMEDY}")
 @locally
-def test_a_kind_is_one_folder(served: Project) -> None:
+def test_a_kind_is_one_folder(served: Project, tmp_path: Path) -> None:
     assert len(OWN_KIND) == 7 and len("".join(OWN_KIND.values()).splitlines()) < 80
     own = served.path / "own"
     served.add_own_kind()
@@ -42,6 +44,11 @@ def test_a_kind_is_one_folder(served: Project) -> None:
         assert "up: sums" in served.made("up", **model)
         assert served.made("classify", IMG=str(white), **model).endswith("38384640.0\n")
         assert served.made("sum", IMG=str(white), SUM_UNIT="255").endswith("150528.0\n")
+        with browser(tmp_path) as tab:
+            page.opened(tab, served.settings["HTTP_PORT"], "sums")
+            tab.drop(white)
+            page.until_answered(tab)
+            assert tab.text(".labels").split("\n") == ["value 0", "38384640"]
         assert "report: " in served.made("bench", QUICK="1", IMAGES=str(white), **model)
         program = own / "kinds" / "sum" / "model_repository" / "adder" / "1" / "model.py"
         program.write_text(program.read_text() + "# the same, otherwise\n")

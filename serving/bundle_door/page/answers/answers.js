@@ -1,25 +1,19 @@
 // An answer as people read it: labels with bars, where the time went, what answered.
-import { bar } from "./bars.js";
-import { drawn } from "./boxes.js";
-import { coloured } from "./masks.js";
-import { heard } from "./sounds.js";
-import { tabled } from "./rows.js";
+import { amountOf, labelOf } from "./bars.js";
+import { cardOf, PICTURES } from "../cards.js";
 import { element } from "../elements.js";
 import { snippets } from "./snippets.js";
 
-const STEPS = [
-  [/^received$/, "Upload"],
-  [/^sounds_preprocess/, "Decode, bands"],
-  [/preprocess/, "Decode, resize"],
-  [/(_onnx|_trt|^classification_places)$/, "Neural network"],
+const stepsOf = ({ before, after }) => [
+  [/^received$/, "Upload"], [/(postprocess|_choice)/, after], [/preprocess/, before], [/(_onnx|_trt)$/, "Neural network"],
 ];
 
-export function card(question, sound = false) {
+export function card(question, medium) {
   const columns = element("div", { className: "columns" });
-  const made = element("article", { className: question.file && !sound ? "card" : "card wide" });
+  const made = element("article", { className: medium === PICTURES ? "card" : "card wide" });
   if (question.file) {
     const name = question.file.name || "pasted picture";
-    made.append(element("figure", { className: "seen" }, ...(sound ? heard(question.file) : [seen(question.file)]),
+    made.append(element("figure", { className: "seen" }, ...(medium.seen ?? seen)(question.file),
       element("figcaption", {}, `${name} · ${size(question.file.size)}`)));
     made.setAttribute("aria-label", name);
   } else {
@@ -35,7 +29,7 @@ export function card(question, sound = false) {
 function seen(file) {
   const picture = element("img", { alt: "", src: URL.createObjectURL(file) });
   picture.addEventListener("error", () => picture.replaceWith(element("p", { className: "broken" }, "no picture")));
-  return picture;
+  return [picture];
 }
 
 export function waiting(pipeline) {
@@ -44,8 +38,8 @@ export function waiting(pipeline) {
 }
 
 export function answered(place, pipeline, found, question) {
-  place.closest(".card").classList.toggle("scenic", Boolean(found.boxes ?? found.areas));
-  const told = element("div", { className: "told" }, element("div", {}, ...shown(found, question)));
+  place.closest(".card").classList.toggle("scenic", Boolean(cardOf(pipeline).isScene));
+  const told = element("div", { className: "told" }, element("div", {}, ...cardOf(pipeline).show(found, question)));
   (told.querySelector(".beside > :last-child") ?? told).append(whereOf(found, pipeline));
   place.replaceChildren(
     element("h3", {}, titleOf(pipeline)), facts(pipeline), told,
@@ -65,14 +59,13 @@ export function compared(places, pipelines, answers, alike) {
 const wholeOf = found => Math.max(found.timings?.total_ms ?? 0, found.browser_ms);
 
 const whereOf = (found, pipeline, whole = wholeOf(found)) =>
-  found.timings ? waterfall(found, pipeline.kind, whole) : onlyTotal(found);
+  found.timings ? waterfall(found, stepsOf(cardOf(pipeline)), whole) : onlyTotal(found);
 
-function shown(found, { file, least }) {
-  if (found.boxes) return drawn(found.boxes, file, least);
-  if (found.areas) return coloured(found, file);
-  if (found.table) return tabled(found.table);
-  return [element("ol", { className: "labels" }, ...found.labels.map(bar))];
-}
+// What an answer says first.
+export const saidFirst = (pipeline, { labels }) => cardOf(pipeline).isScene ? labels : labels.slice(0, 1);
+
+export const told = (pipeline, found) => found.told ?? (saidFirst(pipeline, found)
+  .map(each => `${labelOf(each)}, ${amountOf(each, " percent")}`).join("; ") || "nothing found");
 
 export function refused(place, pipeline, fault, again) {
   const error = element("div", { className: "error" },
@@ -100,25 +93,25 @@ export const isDrawn = ({ networks }) => networks.some(each => each.name === "dr
 function facts(pipeline) {
   const made = element("p", { className: "facts" }, ...marksOf(pipeline));
   if (pipeline.candidate) made.append(element("span", { className: "badge" }, `candidate, ${pipeline.share ?? 0}%`), " ");
-  made.append(pipeline.networks.map(trainedOn).join(" · ") || pipeline.model);
+  made.append(pipeline.networks.map(each => trainedOn(each, cardOf(pipeline))).join(" · ") || pipeline.model);
   return made;
 }
 
 // In other words than a manifest's, where these are the project's own.
-function trainedOn({ name, weights }) {
+function trainedOn({ name, weights }, { made: [made] }) {
   if (name === "drawn") return "a small network, trained on drawings";
-  const source = { drawn: "trained on drawn sounds", default: "published weights" }[weights] ?? `weights ${weights}`;
+  const source = { drawn: `trained on ${made}`, default: "published weights" }[weights] ?? `weights ${weights}`;
   return weights ? `${name}, ${source}` : name;
 }
 
 // Each bar lies where its time did; what is grey before it was spent waiting for that step.
-function waterfall(found, kind, whole) {
+function waterfall(found, steps, whole) {
   const { total_ms: total, spans } = found.timings;
   const rows = [];
   let until = 0;
   for (const span of spans) {
     const waited = Math.max(0, span.start_ms - until);
-    rows.push(row(nameOf(span, kind), span.ms, whole,
+    rows.push(row(nameOf(span, steps), span.ms, whole,
       [["wait", until, waited], ["", span.start_ms, span.ms]]));
     until = Math.max(until, span.start_ms + span.ms);
   }
@@ -133,7 +126,7 @@ function waterfall(found, kind, whole) {
     element("ol", { className: "spans" }, ...rows.map(each => each.made)),
     element("p", { className: "spans-note" },
       `Grey: waiting and hand-over between the steps, ${ms(Math.max(0, waits))}. Wire and browser are before and after.`,
-      ...spans.filter(each => each.batch > 1).map(each => ` ${nameOf(each, kind)}: in a batch of ${each.batch}.`)));
+      ...spans.filter(each => each.batch > 1).map(each => ` ${nameOf(each, steps)}: in a batch of ${each.batch}.`)));
 }
 
 function row(name, took, whole, parts) {
@@ -154,11 +147,7 @@ function onlyTotal(found) {
   return element("p", { className: "spans-note only" }, `${ms(found.browser_ms)} in all`);
 }
 
-function nameOf({ name }, kind) {
-  if (/(postprocess|_choice)/.test(name)) return { boxes: "Boxes", masks: "Areas" }[kind] ?? "Labels";
-  if (kind === "text" && /preprocess/.test(name)) return "Tokenise";
-  return STEPS.find(([pattern]) => pattern.test(name))?.[1] ?? name;
-}
+const nameOf = ({ name }, steps) => steps.find(([pattern]) => pattern.test(name))?.[1] ?? name;
 
 function copies(pipeline, question, found) {
   const forms = Object.entries(snippets(pipeline, question, found));

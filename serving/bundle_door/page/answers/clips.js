@@ -1,6 +1,6 @@
 // A video: pictures of it are asked about, one after the other, and a timeline shows their labels.
 import { element } from "../elements.js";
-import { plain } from "./bars.js";
+import { labelOf } from "./bars.js";
 import { marksOf, titleOf } from "./answers.js";
 import { pictureOf } from "../asking/camera.js";
 import { Refusal } from "../server.js";
@@ -33,8 +33,8 @@ export class Clip {
       for (let at = 0; at < count && !signal.aborted; at++) {
         await seek(video, (seconds * (at + 0.5)) / count);
         const found = await ask(await pictureOf(video, this.file.name), signal);
-        const [best] = found.boxes ?? found.areas ?? found.labels;
-        this.seen.push({ from: (seconds * at) / count, to: (seconds * (at + 1)) / count, label: best ? plain(best.label) || `class ${best.index}` : "nothing found", probability: best?.probability ?? 0 });
+        const [best] = found.labels;
+        this.seen.push({ from: (seconds * at) / count, to: (seconds * (at + 1)) / count, label: best ? labelOf(best) : "nothing found", probability: best?.probability ?? 0 });
         this.show(seconds, `${at + 1} of ${count} pictures`);
       }
     } catch (fault) {

@@ -1,8 +1,8 @@
 // Answers as a file, for a spreadsheet or a program.
 import { element } from "../elements.js";
 import { plain } from "./bars.js";
+import { CARDS, cardOf } from "../cards.js";
 
-const PLACES = ["left", "top", "right", "bottom"];
 const FORMS = [["CSV", "text/csv", csv], ["JSON", "application/json", json]];
 
 // Buttons that save what `list` returns then.
@@ -17,18 +17,22 @@ export function offerFiles(list) {
   });
 }
 
-// What one pipeline said of a question: of a box its corners, of an area its share of the picture.
-export function describe({ file, name, text }, pipeline, { found, fault }, labelsOf) {
+// What one pipeline said of a question, with the share of a picture that it is, or where in it.
+export function describe({ file, name, text }, pipeline, { found, fault }, told = found?.labels) {
   const about = {
     file: file?.name ?? name ?? text, pipeline: pipeline.title, model: pipeline.model, version: pipeline.version,
   };
   if (fault) return { ...about, error: fault.message };
-  const labels = labelsOf({ found }).map(({ label, probability, index, share, ...where }) => ({
+  const places = placesOf(cardOf(pipeline));
+  const labels = told.map(({ label, probability, index, share, ...where }) => ({
     label: plain(label), probability, index, share,
-    box: found.boxes && Object.fromEntries(PLACES.map(each => [each, where[each]])),
+    box: places.length ? Object.fromEntries(places.map(each => [each, where[each]])) : undefined,
   }));
   return { ...about, labels, ms: Number(found.browser_ms.toFixed(1)) };
 }
+
+// Of each entry, its name and its share come first.
+const placesOf = card => card.found?.slice(3) ?? [];
 
 // Of what answered, so that files of several pipelines lie beside one another.
 const nameOf = answers => ["answers", ...new Set(answers.map(each => each.pipeline.toLowerCase().replace(/[^\w-]+/g, "_")))].join("-");
@@ -39,11 +43,12 @@ function json(answers) {
 
 // With the mark by which spreadsheets know UTF-8.
 function csv(answers) {
+  const places = Object.values(CARDS).flatMap(placesOf);
   const lines = answers.flatMap(({ file, pipeline, model, version, labels = [], error = "", ms = "" }) => !labels.length
-    ? [[file, pipeline, model, version, "", "", "", error, "", ms, "", "", "", "", ""]]
+    ? [[file, pipeline, model, version, "", "", "", error, "", ms, "", ...places.map(() => "")]]
     : labels.map(({ label, probability, index = "", share = "", box }, at) =>
-      [file, pipeline, model, version, at + 1, label, probability, "", index, ms, share, ...PLACES.map(each => box?.[each] ?? "")]));
-  return "\ufeff" + [["file", "pipeline", "model", "version", "rank", "label", "probability", "error", "class", "ms", "share", ...PLACES], ...lines].map(line => `${line.map(cell).join(",")}\n`).join("");
+      [file, pipeline, model, version, at + 1, label, probability, "", index, ms, share, ...places.map(each => box?.[each] ?? "")]));
+  return "\ufeff" + [["file", "pipeline", "model", "version", "rank", "label", "probability", "error", "class", "ms", "share", ...places], ...lines].map(line => `${line.map(cell).join(",")}\n`).join("");
 }
 
 // Quoted, and never a formula of a spreadsheet's.

@@ -1,7 +1,8 @@
 // Many pictures at once: a grid of small ones with their labels, and how far it is.
 import { byId, element } from "../elements.js";
-import { isUnsure, plain } from "./bars.js";
+import { amountOf, isUnsure, labelOf } from "./bars.js";
 import { marksOf, titleOf } from "./answers.js";
+import { cardOf } from "../cards.js";
 import { describe } from "./export.js";
 import { chosenLeast, least, noneOf } from "./filters.js";
 
@@ -16,7 +17,7 @@ export class Many {
   constructor(questions, pipelines, ask, stop) {
     this.pipelines = pipelines;
     this.alike = [0, 0]; // of two versions: differs, same
-    this.least = chosenLeast(); // score of a box
+    this.least = chosenLeast();
     this.tiles = questions.map(question => this.tile(question));
     this.far = element("p", { className: "far", role: "status" });
     this.counts = element("ul", { className: "facts" });
@@ -36,9 +37,9 @@ export class Many {
     this.begin(ask);
   }
 
-  // Which boxes count, of all of the pictures.
+  // From which score on it counts, in all of the pictures.
   slider() {
-    if (!this.pipelines.some(each => each.kind === "boxes")) return [];
+    if (!this.pipelines.some(each => cardOf(each).isScored)) return [];
     return [element("div", { className: "filters" }, least(this.least, score => {
       this.least = score;
       this.tiles.forEach(each => this.say(each));
@@ -99,14 +100,17 @@ export class Many {
 
   say(tile) {
     const got = this.pipelines.map(pipeline => tile.got.get(pipeline));
-    tile.said.textContent = got.map(each => each ? this.spoken(each) : this.stopped ? "not asked" : "…").join(" · ");
-    tile.said.classList.toggle("unsure", got.every(each => each?.found && isUnsure(this.labelsOf(each)[0])));
+    tile.said.textContent = got.map((each, at) => each ? this.spoken(this.pipelines[at], each) : this.stopped ? "not asked" : "…").join(" · ");
+    tile.said.classList.toggle("unsure", got.every((each, at) => each?.found && isUnsure(this.labelsOf(this.pipelines[at], each)[0])));
   }
 
   // In the order of the files, with those that have none.
   answers() {
-    return this.tiles.flatMap(tile => this.pipelines.map(pipeline => describe(tile.question, pipeline, tile.got.get(pipeline)
-      ?? { fault: { message: this.stopped ? "not asked" : "no answer yet" } }, got => this.labelsOf(got))));
+    const none = { fault: { message: this.stopped ? "not asked" : "no answer yet" } };
+    return this.tiles.flatMap(tile => this.pipelines.map(pipeline => {
+      const got = tile.got.get(pipeline) ?? none;
+      return describe(tile.question, pipeline, got, got.found && this.labelsOf(pipeline, got));
+    }));
   }
 
   show() {
@@ -146,20 +150,20 @@ export class Many {
 
   countOf(pipeline) {
     const found = this.tiles.map(tile => tile.got.get(pipeline)).filter(got => got?.found);
-    const sorted = tallied(found.map(got => plain(this.labelsOf(got)[0]?.label) || "nothing found"));
+    const sorted = tallied(found.map(got => this.labelsOf(pipeline, got).slice(0, 1).map(labelOf)[0] ?? "nothing found"));
     const most = sorted.length > MOST_COUNTED + 1 ? MOST_COUNTED : sorted.length; // not "1 other" for one name
     const rest = sorted.slice(most).reduce((sum, [, count]) => sum + count, 0);
     return [...sorted.slice(0, most).map(([name, count]) => `${count} ${name}`), ...(rest ? [`${rest} others`] : [])].join(", ");
   }
 
-  labelsOf({ found: { boxes, areas, labels } }) {
-    return boxes?.filter(each => each.probability >= this.least) ?? areas ?? labels;
+  labelsOf(pipeline, { found: { labels } }) {
+    return cardOf(pipeline).isScored ? labels.filter(each => each.probability >= this.least) : labels;
   }
 
-  spoken(got) {
+  spoken(pipeline, got) {
     if (got.fault) return got.fault.message;
-    const [best] = this.labelsOf(got);
-    if (best) return `${plain(best.label)} ${(100 * best.probability).toFixed(0)}\u00a0%`;
+    const [best] = this.labelsOf(pipeline, got);
+    if (best) return `${labelOf(best)} ${amountOf(best, "\u00a0%")}`;
     return this.least ? noneOf(this.least) : "nothing found";
   }
 }

@@ -1,25 +1,19 @@
 // The same request for a program, which needs nothing but its language's own.
+import { CARDS, cardOf } from "../cards.js";
 import { hasKey } from "../server.js";
 
-// What an answer has of each kind of pipeline, and of each of those what is printed.
-const FOUND = {
-  pictures: ["labels", "label", "probability"], sounds: ["labels", "label", "probability"],
-  boxes: ["boxes", "label", "score", "left", "top", "right", "bottom"], masks: ["areas", "label", "share"],
-};
-
-export function snippets(pipeline, question, found = {}) {
-  if (pipeline.kind === "rows") return found.example ? ofRows(pipeline, found.example) : {};
-  if (pipeline.kind === "text") return ofText(question.text);
-  return pipeline.kind in FOUND ? ofFile(pipeline, question.file) : {};
+export function snippets(pipeline, question, found) {
+  if (!(pipeline.kind in CARDS)) return {};
+  return (cardOf(pipeline).programs ?? ofFile)(pipeline, question, found);
 }
 
 const base = () => location.href.replace(/[#?].*$/, "").replace(/\/(docs)?$/, "");
-const quoted = text => `'${text.replaceAll("'", "'\\''")}'`;
+export const quoted = text => `'${text.replaceAll("'", "'\\''")}'`;
 
 // Of a sample, which nobody has as a file: from where it comes.
-function ofFile(pipeline, { name: called, address }) {
+function ofFile(pipeline, { file: { name: called, address } }) {
   const name = called || "photo.jpg", sample = address && `${base()}/${address}`;
-  const [list, ...fields] = FOUND[pipeline.kind];
+  const [list, ...fields] = cardOf(pipeline).found;
   return programs(`classify?model=${encodeURIComponent(pipeline.model)}`, {
     curl: [sample ? `curl -s ${quoted(sample)} | ` : "", `--data-binary @${sample ? "-" : quoted(name)}`],
     python: sample ? `urllib.request.urlopen(${JSON.stringify(sample)}).read()` : `open(${JSON.stringify(name)}, "rb").read()  # it lies beside this program`,
@@ -30,19 +24,8 @@ function ofFile(pipeline, { name: called, address }) {
   });
 }
 
-function ofRows({ model }, example) {
-  const body = JSON.stringify(example);
-  return programs(`v2/models/${encodeURIComponent(model)}/infer`, {
-    curl: ["", `--data ${quoted(body)}`], python: `json.dumps(${body}).encode()`, script: `JSON.stringify(${body})`,
-  }, { python: 'print(answer["outputs"][0]["data"])', script: "outputs" });
-}
-
-const ofText = text => programs("sentiment", {
-  curl: ["", `--data-binary ${quoted(text)}`], python: `${JSON.stringify(text)}.encode()`, script: JSON.stringify(text),
-}, { python: 'print(answer["label"], answer["score"])', script: "label, score" });
-
 // `sent`: what is sent; `told`: what is made of the answer.
-function programs(path, sent, told) {
+export function programs(path, sent, told) {
   const url = `${base()}/${path}`, key = hasKey(), [before, body] = sent.curl;
   const given = key ? 'key = "…"  # yours\n' : "";
   return {

@@ -1,13 +1,13 @@
 // The machine's camera, where it has one and the browser may use it: a photo, or one picture after the other.
 import { byId, element } from "../elements.js";
 import { bar } from "../answers/bars.js";
-import { frames } from "../answers/boxes.js";
+import { cardOf } from "../cards.js";
 
 // Over which frames a second are counted.
 const COUNTED_MS = 3000;
 
-// `taken` gets a photo; `ask` answers a picture.
-export async function prepare(taken, ask) {
+// `taken` gets a photo; `ask` answers a picture, by the pipeline that is chosen then.
+export async function prepare(taken, chosen, ask) {
   const dialog = byId("camera"), video = dialog.querySelector("video"), live = byId("live");
   const devices = (await navigator.mediaDevices?.enumerateDevices?.()) ?? [];
   byId("photograph").hidden = !devices.some(device => device.kind === "videoinput");
@@ -31,7 +31,7 @@ export async function prepare(taken, ask) {
   live.addEventListener("click", () => {
     const on = live.getAttribute("aria-pressed") !== "true";
     live.setAttribute("aria-pressed", String(on));
-    if (on) watch(video, ask, () => live.getAttribute("aria-pressed") === "true");
+    if (on) watch(video, chosen, ask, () => live.getAttribute("aria-pressed") === "true");
   });
   byId("camera-close").addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => {
@@ -42,7 +42,7 @@ export async function prepare(taken, ask) {
 }
 
 // One picture at a time, each as it is once the one before is answered.
-async function watch(video, ask, goesOn) {
+async function watch(video, chosen, ask, goesOn) {
   const answered = [];
   while (goesOn()) {
     if (!video.videoWidth) {
@@ -50,11 +50,11 @@ async function watch(video, ask, goesOn) {
       continue;
     }
     try {
-      const found = await ask(await pictureOf(video));
+      const pipeline = chosen(), found = await ask(pipeline, await pictureOf(video));
       const now = performance.now();
       answered.push(now);
       while (answered[0] < now - COUNTED_MS) answered.shift();
-      show(video, found, answered.length > 1 ? (1000 * (answered.length - 1)) / (now - answered[0]) : 0);
+      show(video, cardOf(pipeline), found, answered.length > 1 ? (1000 * (answered.length - 1)) / (now - answered[0]) : 0);
     } catch (fault) {
       fail(`${fault.message}. ${fault.remedy ?? ""}`);
       break;
@@ -66,11 +66,10 @@ async function watch(video, ask, goesOn) {
   video.parentElement.replaceChildren(video);
 }
 
-function show(video, found, rate) {
-  const labels = found.boxes ?? found.areas ?? found.labels;
+function show(video, { over }, found, rate) {
   byId("frames").textContent = `${rate.toFixed(1)} frames/s · ${Math.round(found.browser_ms)} ms each`;
-  byId("seen-live").replaceChildren(element("ol", { className: "labels" }, ...labels.slice(0, 3).map(bar)));
-  video.parentElement.replaceChildren(video, ...(found.boxes ? frames(found.boxes, video.videoWidth, video.videoHeight) : []));
+  byId("seen-live").replaceChildren(element("ol", { className: "labels" }, ...found.labels.slice(0, 3).map(bar)));
+  video.parentElement.replaceChildren(video, ...over(found.labels, video.videoWidth, video.videoHeight));
 }
 
 function fail(text) {

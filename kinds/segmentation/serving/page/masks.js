@@ -1,12 +1,20 @@
 // What each pixel belongs to: the picture with its classes coloured, and what the colours mean.
+import { bar, plain } from "../answers/bars.js";
+import { chips } from "../answers/filters.js";
+import { CARDS } from "../cards.js";
 import { element } from "../elements.js";
-import { bar, plain } from "./bars.js";
-import { chips } from "./filters.js";
+
+CARDS.masks = {
+  titles: { segmentation: "Segmentation" }, title: "What's each part of your picture?",
+  found: ["areas", "label", "share"], query: { mask: 1 },
+  show: (found, { file }) => coloured(found, file),
+  isScene: true, after: "Areas",
+};
 
 // What belongs to no class stays as it is.
 const NOTHING = /^__background__/;
 
-export function coloured({ mask, areas }, file) {
+function coloured({ mask, labels: areas }, file) {
   const picture = element("img", { alt: "", src: URL.createObjectURL(file) });
   const list = element("ol", { className: "labels" }, ...areas.map(listed));
   const canvas = element("canvas", { width: mask.width, height: mask.height });

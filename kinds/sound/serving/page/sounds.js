@@ -1,11 +1,21 @@
 // A sound as people see it: its loudness over time, to be played.
+import { CARDS } from "../cards.js";
 import { element, shape } from "../elements.js";
+
+CARDS.sounds = {
+  titles: { sounds: "Sounds" },
+  medium: {
+    title: "What's to be heard?", say: "Drop WAV files here", choose: "Choose sounds", accept: ".wav,audio/wav",
+    file: "sound.wav", icon: "M6 20v8M15 13v22M24 6v36M33 15v18M42 20v8", seen: heard,
+  },
+  made: ["made-up sounds", "recording"], before: "Decode, bands",
+};
 
 const BARS = 160, HEIGHT = 64;
 // The wave is drawn of so few samples a second.
 const RATE = 8000;
 
-export function heard(file) {
+function heard(file) {
   const wave = shape("svg", { class: "wave", viewBox: `0 0 ${BARS} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" });
   const player = element("audio", { controls: true, src: URL.createObjectURL(file), "aria-label": `Play ${file.name || "the sound"}` });
   const silent = () => {

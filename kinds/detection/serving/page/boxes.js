@@ -1,8 +1,16 @@
 // What is where: the picture with its boxes, and the same as a list. Both number them alike; whoever
 // points at one, or reaches it with the keyboard, sees the other.
+import { bar, plain } from "../answers/bars.js";
+import { chips, chosenLeast, least, noneOf } from "../answers/filters.js";
+import { CARDS } from "../cards.js";
 import { element } from "../elements.js";
-import { bar, plain } from "./bars.js";
-import { chips, chosenLeast, least, noneOf } from "./filters.js";
+
+CARDS.boxes = {
+  titles: { detection: "Detection" }, title: "What's where in your picture?",
+  found: ["boxes", "label", "score", "left", "top", "right", "bottom"],
+  show: ({ labels }, { file, least }) => drawn(labels, file, least), over: frames,
+  isScene: true, isScored: true, after: "Boxes",
+};
 
 // White text is legible on each.
 const COLOURS = ["#0f766e", "#b3261e", "#1d4ed8", "#8a4b00", "#7c3aed", "#be185d", "#3f6212", "#334155"];
@@ -14,7 +22,7 @@ const MOST_NAMES = 6;
 const MOST_ROWS = 10;
 
 // `from`: the least score at first.
-export function drawn(boxes, file, from = chosenLeast()) {
+function drawn(boxes, file, from = chosenLeast()) {
   if (!boxes.length) return [element("p", { className: "empty" }, "Nothing found.")];
   const picture = element("img", { alt: "", src: URL.createObjectURL(file) });
   const scene = element("div", { className: boxes.length > MOST_NAMES ? "scene crowded" : "scene", "aria-hidden": "true" }, picture);
@@ -66,7 +74,7 @@ function filters(pairs, colours, all, none, from) {
 }
 
 // The boxes alone, over what shows a picture of that size.
-export function frames(boxes, width, height) {
+function frames(boxes, width, height) {
   const colours = coloursOf(boxes);
   return boxes.map((each, number) => {
     const frame = framed(number + 1, each, colours.get(each.label));
@@ -79,10 +87,6 @@ function coloursOf(boxes) {
   const names = [...new Set(boxes.map(each => each.label))];
   return new Map(names.map((name, at) => [name, COLOURS[at % COLOURS.length]]));
 }
-
-export const told = boxes => boxes.length
-  ? boxes.map(each => `${plain(each.label)}, ${(100 * each.probability).toFixed(0)} percent`).join("; ")
-  : "nothing found";
 
 function framed(number, each, colour) {
   const name = element("span", {}, String(number), element("b", {}, ` ${plain(each.label)}`));
