@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib import import_module
+from types import ModuleType
 
 from scripts.base import console
 from scripts.base.errors import run_guarded
@@ -36,7 +38,20 @@ def run(options: set[str], command: str) -> int:
     # Kinds of pipelines and extensions bring theirs.
     brought = command.startswith(("kinds.", "extensions."))
     module = command if brought else f"scripts.commands.{command}"
-    return checked or run_guarded(lambda: int(import_module(module).main()))
+    return checked or run_guarded(lambda: call(import_module(module)))
+
+
+def call(command: ModuleType) -> int:
+    from scripts.settings import command_line
+    from scripts.settings.known import list_idle
+
+    # What make runs before a command, such as can_measure, shows no call.
+    if re.search("^ *make ", described := command.__doc__ or "", re.MULTILINE):
+        for name in list_idle(described, command_line.list_typed()):
+            console.note(
+                f"{name}= changes nothing here: omit it; docs/commands.md says what takes it"
+            )
+    return int(command.main())
 
 
 if __name__ == "__main__":

@@ -71,6 +71,8 @@ def bring_up(settings: Settings, command: str = "up") -> State:
             flavour.stack_of(known).stop()
             recover(None, seed, shared)
         console.note(f"flavour {name}: {why}")
+        if not stack.many:
+            _note_cores(settings.cores)
         if settings.preprocess == "dali" and name != "gpu":
             raise UserError(
                 f"PREPROCESS=dali needs a GPU, and flavour {name} has none",
@@ -97,6 +99,13 @@ def bring_up(settings: Settings, command: str = "up") -> State:
             extra.load_again(server)
         console.note(f"drop a picture on its page: {server.shown[0].url}/")
         return server
+
+
+def _note_cores(wanted: int) -> None:
+    """Not refused: .env may come from another machine."""
+    here: int = Settings.cores.read("")
+    if wanted > here:
+        console.note(f"CORES={wanted} is more than this machine has, which slows it: CORES={here}")
 
 
 def bring_up_beside(pipeline: Pipeline, server: State) -> State:

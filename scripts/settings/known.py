@@ -4,6 +4,7 @@ of them seconds."""
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -41,6 +42,16 @@ def require_typed(typed: Collection[str], environment: Mapping[str, str]) -> Non
         _require(name, known, "")
         if value := environment.get(name, "").strip():
             known[name].read(value)
+
+
+def list_idle(
+    described: str, typed: Collection[str], environment: Mapping[str, str] = os.environ
+) -> list[str]:
+    """Arguments that were typed, and that the command's docstring does not name: they change
+    nothing. Settings are not among them: commands read most of them through what they start."""
+    taken = {*re.findall(r"\b[A-Z][A-Z_0-9]*\b", described), arguments.Arguments.json.name}
+    own = arguments.ALL.keys() - settings.ALL.keys() - taken
+    return [name for name in typed if name in own and environment.get(name, "").strip()]
 
 
 def _is_named_in(name: str, override: str | None) -> bool:

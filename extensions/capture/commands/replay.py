@@ -3,7 +3,8 @@
     make replay                         the running server, about what it kept
     make replay OF=folder               about a copy: make captured TO=folder
     make replay OF=log.txt IMAGES=photos   a log, as make logs shows it, and pictures instead
-    make replay VERSION=3               another version, loaded beside the live one
+    make replay VERSION=3               another version, loaded beside the live one; MODEL=birds: of
+                                        another pipeline
     make replay URL=host:8000           another server
     make replay SPEED=2                 twice as fast
     make replay EVAL=folder             those that have a label there are judged by it

@@ -1,6 +1,6 @@
 """Finds the best settings for this machine and writes them to .env.
 
-    make tune                     for the most answers per second
+    make tune                     for the most answers per second, of the main pipeline: no MODEL
     make tune LATENCY_MS=50       for the most with 95% of the answers within 50 ms
     make tune IMAGES=photos       for your pictures; MINUTES=10 for a longer search
 

@@ -14,6 +14,7 @@
     make add-model NAME=birds ONNX=birds.onnx LABELS=birds.txt EVAL=val    labelled pictures: they
                                                tell how it wants pictures, where its file does not
 
+Of what its file leaves open, SIZE=, OUTPUT= and PICTURES= tell; SAMPLE=photo.jpg=robin tries it.
 What cannot be served is refused before anything is written. Then: make classify MODEL=birds IMG=…,
 and up, publish, rollout, rollback, history and bench with MODEL=birds.
 """

@@ -9,6 +9,9 @@
     make ask MODEL=mine INPUTS='{"text": "What a day!"}'    a function; without INPUTS, its example
     make ask MODEL=flowers IN=rows.csv       a model of tables; without IN, a row of zeros
 
+TOP=3 shows fewer labels, boxes or classes, OUT= writes what was found to a file, and LIVE=1 watches
+a file at its own speed.
+
 A running server is asked as it runs, whatever settings are given here: make up changes them.
 """
 

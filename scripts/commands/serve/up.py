@@ -6,8 +6,8 @@
     make up MODEL=birds     another pipeline, on the same server
     make up … EVAL=val      labelled data of the pipeline: make eval, and each make rollout
 
-FROM is an .onnx file, or what else make add-model takes; it need be given once. A running server
-that fits is left alone.
+FROM is an .onnx file, or what else make add-model takes, and ONNX=, SIZE=, OUTPUT=, PICTURES=,
+SAMPLE= and TRUST=1 are as there; it need be given once. A running server that fits is left alone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Builds a new version without touching the live one.
 
-    make publish [MODEL=birds] [ARCH=] [WEIGHTS=] [PRECISION=] [DECODE=] …
+    make publish [MODEL=birds] [ARCH=] [WEIGHTS=] [TRUST=1] [PRECISION=] [DECODE=] …
 
 Settings you omit keep the live version's values; the programs of the Python models are taken from
 model_repository/*/1. Next: make rollout.

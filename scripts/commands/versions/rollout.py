@@ -3,7 +3,8 @@
     make rollout              check it on a separate server, try it beside the live one, switch
     make rollout VERSION=3    switch to version 3
     make rollout CANARY=10    first send it 10% of the requests for a while
-    make rollout SHADOW=10m   first ask it copies of all requests for ten minutes, unseen
+    make rollout SHADOW=10m   first ask it copies of all requests for ten minutes, unseen; SHARE=10:
+                              of 10% of them
     make rollout MODEL=birds  for another pipeline
 
     make rollout EVAL=val     judge it by labelled data; later ones are judged by it too

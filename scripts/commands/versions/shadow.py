@@ -2,6 +2,7 @@
 
     make shadow VERSION=3              copies of one request in ten, for five minutes
     make shadow VERSION=3 SHARE=100 MINUTES=60
+    make shadow MODEL=birds            another pipeline
 
 The live version answers, and once its answer has gone out, the candidate is asked the same: one
 copy at a time, and never while requests wait for a processor. Nothing else changes.

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 from scripts.artefacts.manifest import Torchvision
 from scripts.base import files
 from scripts.base.errors import UserError
+from scripts.program import verbs
 from scripts.settings import arguments, command_line, documents, settings
-from scripts.settings.known import UnknownSetting, require_known
+from scripts.settings.known import UnknownSetting, list_idle, require_known
 from scripts.settings.settings import ALL, DEFAULTS, VERSION, names
 from scripts.steps import export
 from tests.project import ROOT, Project
@@ -168,6 +170,27 @@ def test_a_typed_value_is_refused_before_the_command_is_imported(tmp_path: Path)
     for name, value in {"ARCH": "resnet5", "CANARY": "some"}.items():
         with pytest.raises(UserError, match=f"{name}={value} "):
             require_known([name], tmp_path / ".env", {name: value})
+
+
+def test_an_argument_that_a_command_does_not_take_is_told_and_settings_are_not() -> None:
+    given = {"MODEL": "zz", "NEW": "1", "ARCH": "resnet18", "JSON": "1", "TOP": " "}
+    assert list_idle(verbs.read()["drift"].describe(), given, given) == ["MODEL"]
+
+
+@pytest.mark.parametrize("verb", verbs.read().values(), ids=lambda verb: verb.name)
+def test_a_command_names_the_arguments_that_its_help_and_its_file_do(verb: verbs.Verb) -> None:
+    """What is not named is told to change nothing."""
+    if not verb.words:
+        return
+    home = ROOT.joinpath(*verb.module.split("."))
+    file = home / "__main__.py" if home.is_dir() else home.with_suffix(".py")
+    read = re.findall(r"(?:asked|given|options|load\(\))\.(\w+)", file.read_text())
+    named = re.findall(r"\b([A-Z][A-Z_0-9]+)=", verb.about)
+    words = {*named, *(each.rstrip("_").upper() for each in read)} & arguments.ALL.keys()
+    if "find_asked_pipeline" in file.read_text():
+        words.add("MODEL")
+    given = dict.fromkeys(words, "1")
+    assert not list_idle(verb.describe(), given, given)
 
 
 def test_what_others_read_in_dotenv_is_left_to_them(tmp_path: Path) -> None:
