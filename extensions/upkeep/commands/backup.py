@@ -31,6 +31,7 @@ def main() -> int:
     if not asked.to:
         raise UserError("no file given", "make backup TO=file")
     target = Path(asked.to)
+    is_new_folder = not target.parent.exists()
     with lock.one_at_a_time():
         known = state.load()
         for pipeline in pipelines.every():
@@ -46,6 +47,8 @@ def main() -> int:
             f"saved as they are, but no longer what was published: {', '.join(damaged)}; an earlier"
             " backup may have them whole"
         )
+    if is_new_folder:
+        console.note(f"there was no folder {target.parent}; it was made")
     console.note(f"saved and verified: {len(saved.index.files)} files, {size}, {keys}: {target}")
     return 0
 

@@ -66,7 +66,8 @@ def test_upgrade_backup_restore_and_prune(tmp_path: Path, exported: Path) -> Non
     (network,) = (versions / "1" / "models").glob("*/model.onnx")
     whole = network.rename(tmp_path / "whole")
     damage(whole, network)
-    told = project.made("backup", f"TO={tmp_path / 'tuesday.tar'}")
+    told = project.made("backup", f"TO={tmp_path / 'new' / 'tuesday.tar'}")
+    assert f"there was no folder {tmp_path / 'new'}; it was made" in told
     assert "no longer what was published: version 1, version 2, version 3; " in told
     whole.replace(network)
     assert "make prune YES=1 frees" in project.made("prune", "KEEP_VERSIONS=1")
