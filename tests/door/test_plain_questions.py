@@ -119,6 +119,14 @@ def test_refusals_have_cause_and_remedy(
     assert error["cause"].startswith(cause or "") and error["remedy"]
 
 
+def test_the_path_of_what_takes_no_pictures_is_named(
+    server: Asked, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files["low.jpg"].parent)
+    _, answer = curl(server, "classify?model=text", "--data-binary", "@low.jpg")
+    assert answer["error"]["remedy"].startswith("send its inputs to /v2/models/text/infer")
+
+
 def test_sentiment_where_it_is_not_served(server: Asked) -> None:
     status, answer = curl(server, "sentiment", "--data", "What a day!")
     assert status == 404 and "sentiment_ensemble" in answer["error"]["cause"]

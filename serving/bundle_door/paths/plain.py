@@ -161,7 +161,11 @@ def check_not_empty(content: Sequence[bytes | memoryview]) -> None:
 
 def check_takes_pictures(model: str, signature: Signature) -> None:
     if (signature.datatype, signature.dims) != ("UINT8", (-1,)):
-        raise Refused(400, f"{model} does not accept picture files; choose another model")
+        raise Refused(
+            400,
+            f"{model} does not accept picture files; send its inputs to /v2/models/{model}/infer,"
+            " or choose another model",
+        )
 
 
 async def share_of(file: File, followed: Followed) -> float:
