@@ -676,6 +676,15 @@ def test_the_title_and_a_warning_say_what_a_network_knows(tab: Tab, page: Behind
         assert tab.text("#untrained") == warned
 
 
+def test_an_untrained_candidate_is_told_as_such(tab: Tab, page: Behind) -> None:
+    open_played(tab, f"http://localhost:{page.http_port}/", """
+        if (path.startsWith('page/served.json')) return changed(real(path, options), told => {
+          for (const each of told.pipelines) each.untrained = each.candidate;
+        });""")  # fmt: skip
+    warned = tab.until("document.getElementById('untrained').innerText")
+    assert warned.startswith("Untrained weights: the answers of the candidate of Pictures mean ")
+
+
 def test_nothing_moves_once_it_is_known_what_is_served(tab: Tab, page: Behind) -> None:
     places = """['choose', 'pipeline', 'drop-say', 'ask-title', 'answers-title'].map(each => {
         const { left, top } = document.getElementById(each).getBoundingClientRect();

@@ -84,7 +84,9 @@ function offerBeside(value = "", kept = null) {
   byId("beside-label").hidden = !others.length;
   askWith(mediumOf(now), cardOf(now).title);
   byId("classes").textContent = now ? [knownBy(now), calledInApi(now)].filter(Boolean).join(" · ") : "";
-  const warnings = [...new Set([now, beside()].filter(Boolean).map(warningOf).filter(Boolean))];
+  // A candidate is named as such, unless the same is true of both.
+  const warn = each => warningOf(each.candidate && warningOf(each) !== warningOf(now) ? { ...each, title: `the candidate of ${each.title}` } : each);
+  const warnings = [...new Set([now, beside()].filter(Boolean).map(warn).filter(Boolean))];
   byId("untrained").hidden = !warnings.length;
   byId("untrained").textContent = warnings.join(" ");
 }
