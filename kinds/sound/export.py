@@ -22,7 +22,7 @@ from bundle_serving.protocol import golden
 from kinds.sound.serving.sounds import Hearing, to_windows
 from kinds.sound.source import Listener
 from scripts.artefacts.exporting import run
-from scripts.artefacts.manifest import Manifest
+from scripts.artefacts.manifest import Manifest, tell_repeated
 from scripts.artefacts.progress import step, tell
 from scripts.base import files
 from scripts.base.errors import UserError
@@ -37,6 +37,8 @@ def export(spec: Listener, out: Path) -> None:
         from kinds.sound import network
 
         built = network.build(spec)
+    if spec.labels:
+        tell_repeated(built.labels)
     with files.whole_folder(out) as draft:
         onnx_path = draft / "model.onnx"
         with step("exporting to ONNX"):

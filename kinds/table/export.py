@@ -24,6 +24,7 @@ from scripts.artefacts.manifest import (
     of_file,
     of_labels,
     read_pins,
+    tell_repeated,
 )
 from scripts.artefacts.progress import step, tell
 from scripts.artefacts.workspace import FOREST
@@ -69,6 +70,8 @@ def export(spec: Table, out: Path) -> None:
 
         original = originals.load(spec.source)
     classes = labels_for(lines_of(spec.labels), original.classes, spec)
+    if spec.labels:
+        tell_repeated(classes)
     with step("converting it to ONNX"):
         model = graphs.convert_graph(original, name)
     asked = rows.draw_rows(model.graph, original.width, ROWS, original.takes_missing)

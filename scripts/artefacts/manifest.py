@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bundle_serving.networks import files_of, is_ir, network_in
+from scripts.artefacts.progress import tell
 from scripts.base import below, files
 from scripts.base.errors import UserError
 
@@ -207,6 +208,18 @@ def count_of(labels: list[str]) -> str:
     """For messages: 11 labels (line 6 is empty)."""
     empty = f" (line {labels.index('') + 1} is empty)" if "" in labels else ""
     return f"{len(labels)} label{'s' * (len(labels) != 1)}{empty}"
+
+
+def tell_repeated(labels: list[str]) -> None:
+    """No fault: ImageNet's own labels have two twice."""
+    first: dict[str, int] = {}
+    for line, label in enumerate(labels, 1):
+        if (earlier := first.setdefault(label, line)) != line:
+            tell(
+                f"  warning: of the labels, lines {earlier} and {line} are the same: {label};"
+                " answers cannot tell these classes apart: give each its own name"
+            )
+            return
 
 
 def read_pins(*names: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ from bundle_serving.agreement import Agreement, Bound, compare
 from bundle_serving.networks import network_in
 from bundle_serving.own_steps import StepFault
 from bundle_serving.pictures import PictureError, Transform
-from scripts.artefacts.manifest import Manifest, digest
+from scripts.artefacts.manifest import Manifest, digest, tell_repeated
 from scripts.artefacts.progress import step, tell
 from scripts.artefacts.samples import noise, pictures
 from scripts.base.errors import UserError
@@ -90,6 +90,8 @@ def finish(
         scores = rows(session(path, "the exported network"), asked.pixels, made.together)
         agreement = compare(reference, scores, made.answers)
     require(agreement, bound, made.called)
+    if made.identity.get("labels"):
+        tell_repeated(made.labels)
     # The reference's last rows belong to the pictures, in this order.
     np.savez_compressed(draft / "reference.npz", pixels=asked.pixels, scores=reference)
     (draft / "pictures").mkdir()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper, save
 
-from scripts.artefacts.manifest import lines_of
+from scripts.artefacts.manifest import lines_of, tell_repeated
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
 from scripts.recipes.pipelines import Pipeline
@@ -56,6 +56,13 @@ def test_labels_are_read_as_they_look(tmp_path: Path) -> None:
     labels = tmp_path / "labels.txt"
     labels.write_bytes("\ufeffblack cat\r\n dog\t \r\n\r\n\r\n".encode())
     assert lines_of(labels) == ["black cat", "dog"]
+
+
+def test_labels_that_are_there_twice_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_repeated(["crane", "mug", "crane", "mug"])
+    tell_repeated(["crane", "mug"])
+    (told,) = capsys.readouterr().out.splitlines()
+    assert told.startswith("  warning: of the labels, lines 1 and 3 are the same: crane;")
 
 
 def test_a_recipe_of_an_architecture(network: Path) -> None:
