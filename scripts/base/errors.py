@@ -6,8 +6,10 @@ import errno
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from scripts.base import interrupts
+from scripts.base.paths import ROOT
 from scripts.base.text import as_called, fold, printable
 
 # What the machine refuses, wherever it happens, and the remedy.
@@ -93,6 +95,30 @@ def of_the_machine(fault: BaseException | None) -> UserError | None:
             message = os.strerror(number)
             if getattr(fault, "errno", None) == number or message.lower() in str(fault).lower():
                 file = getattr(fault, "filename2", None) or getattr(fault, "filename", None)
-                return UserError(f"{file}: {message.lower()}" if file else message.lower(), remedy)
+                cause = f"{file}: {message.lower()}" if file else message.lower()
+                if number == errno.ENOSPC:
+                    cause += _describe_disk(file)
+                return UserError(cause, remedy)
         fault = fault.__cause__ or fault.__context__
     return None
+
+
+def _describe_disk(file: object) -> str:
+    """Of this file, or the fuller of those that commands write to. What was begun is gone by now,
+    so that some of it may be free again."""
+    import shutil  # only then, for every command imports this file
+    import tempfile
+
+    places = [ROOT / "build", Path(tempfile.gettempdir())]
+    if isinstance(file, str | Path):
+        places = [Path(file)]
+    disks = {_find_disk(place): shutil.disk_usage(_find_disk(place)) for place in places}
+    disk, usage = min(disks.items(), key=lambda each: each[1].free)
+    return f" (the disk at {disk} has {usage.free >> 20} MB left of {usage.total >> 20})"
+
+
+def _find_disk(path: Path) -> Path:
+    path = path.absolute()
+    while not path.is_mount():  # as the root is
+        path = path.parent
+    return path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,9 @@ def test_what_a_machine_refuses_is_one_line(
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("error: ") and os.strerror(number).lower() in line
         assert remedy in line and ("/some/file" in line) == (failing is not in_words)
+        assert bool(re.search(r"disk at \S+ has \d+ MB left of \d+\)", line)) == (
+            number == errno.ENOSPC
+        )
 
 
 def test_what_is_no_machines_fault_keeps_its_traceback() -> None:
