@@ -14,7 +14,7 @@ from typing import Any
 from bundle_serving import NAME
 from kinds.callable.recipe import DESCRIBE, Function
 from scripts.artefacts import packages
-from scripts.base import files, lock
+from scripts.base import console, files, lock
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import folders
@@ -69,6 +69,8 @@ def add_functions(file: Path) -> tuple[list[Pipeline], State]:
 def _describe_file(file: Path, server: State) -> dict[str, Any]:
     """What it binds, as the server's environment sees it."""
     stack = flavour.stack_of(server)
+    # What it imports may take long.
+    console.note(f"loading {file.name}, and asking what it binds for its examples …")
     with lock.one_at_a_time():
         stack.prepare()
         words: list[str | Path] = ["--file", file, "--out", DESCRIBED]
