@@ -676,6 +676,17 @@ def test_the_title_and_a_warning_say_what_a_network_knows(tab: Tab, page: Behind
         assert tab.text("#untrained") == warned
 
 
+def test_a_function_has_its_row_before_it_is_asked(tab: Tab, page: Behind) -> None:
+    open_played(tab, f"http://localhost:{page.http_port}/", """
+        if (path.startsWith('page/served.json')) return changed(real(path, options), told => {
+          told.pipelines.push({ ...told.pipelines[0], model: 'mine', of: 'mine', main: false,
+            kind: 'values' });
+        });""")  # fmt: skip
+    rows = "[...document.querySelectorAll('#series tbody th, #series tbody td:first-child')]"
+    tab.until(f"{rows}.some(each => each.innerText === 'mine')")
+    assert not tab.run("[...document.querySelectorAll('#pipeline option[value=mine]')].length")
+
+
 def test_an_untrained_candidate_is_told_as_such(tab: Tab, page: Behind) -> None:
     open_played(tab, f"http://localhost:{page.http_port}/", """
         if (path.startsWith('page/served.json')) return changed(real(path, options), told => {

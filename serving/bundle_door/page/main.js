@@ -25,6 +25,7 @@ const nameOf = model => CANDIDATE.test(model) ? `${nameOf(model.replace(CANDIDAT
 const isOwn = pipeline => !(pipeline.of in TITLES);
 
 let pipelines = [];
+let models = []; // with those that this page cannot ask
 let limits = { body_bytes: Infinity };
 const chosen = () => pipelines.find(each => each.model === byId("pipeline").value);
 const beside = () => pipelines.find(each => each.model === byId("beside").value);
@@ -37,6 +38,7 @@ async function served() {
   TITLES[IMAGENET] = titleOfMain(answer.pipelines.find(each => each.model === IMAGENET));
   pipelines = answer.pipelines.filter(canAsk).map(each => ({ ...each, title: nameOf(each.of) }))
     .sort((one, other) => other.main - one.main || isOwn(other) - isOwn(one));
+  models = [...new Set([...pipelines, ...answer.pipelines].filter(each => !each.candidate).map(each => each.model))];
   const kept = byId("pipeline").length ? null : new URLSearchParams(location.hash.slice(1));
   byId("pipeline").disabled = !pipelines.length;
   fill(byId("pipeline"), pipelines.filter(each => !each.candidate), kept?.get("pipeline") ?? byId("pipeline").value);
@@ -373,6 +375,6 @@ for (let first = true; ; first = false) {
     byId("health").className = "health bad";
     byId("health").textContent = fault.message;
   }
-  if (first) watch(nameOf, () => pipelines.filter(each => !each.candidate).map(each => each.model));
+  if (first) watch(nameOf, () => models);
   await new Promise(done => setTimeout(done, 5000));
 }
