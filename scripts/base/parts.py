@@ -32,17 +32,17 @@ def find_files(homes: Iterable[Path], name: str) -> list[Path]:
 
 
 def list_homes() -> list[Path]:
-    return [KINDS, find_own(), EXTENSIONS]
+    return [KINDS, find_own_kinds(), EXTENSIONS]
 
 
-def find_own() -> Path:
+def find_own_kinds() -> Path:
     """Where the user's own kinds of pipelines are."""
     return Path(kinds.__path__[1])
 
 
 def _load(path: Path) -> Any:
     home, kind = path.parents[1], path.parent.name
-    if home == find_own() and (KINDS / kind).is_dir():
+    if home == find_own_kinds() and (KINDS / kind).is_dir():
         raise UserError(f"{path.parent} is called as a kind of the project's", "rename it")
     with name_faults(str(path)):
         return import_module(f"{home.name}.{kind}.{path.stem}")
@@ -69,4 +69,4 @@ def name_faults(file: str) -> Iterator[None]:
 
 
 def _is_own(file: str) -> bool:
-    return Path(file).is_relative_to(find_own())
+    return Path(file).is_relative_to(find_own_kinds())

@@ -368,7 +368,7 @@ ALL: dict[str, Setting[Any]] = {each.name: each for each in chain(*map(of_class,
 
 def _add_own() -> None:
     """Those of the user's own kinds of pipelines, which are in no document of the project's."""
-    for module in parts.find_in([parts.find_own()], "settings"):
+    for module in parts.find_in([parts.find_own_kinds()], "settings"):
         for each in of_class(_make_group("", module)):
             if each.name in ALL:
                 raise UserError(

@@ -90,7 +90,7 @@ class Connection(HttpToolsProtocol):
 
 
 def connections_of(answering: Answering) -> Callable[[], Connection]:
-    async def answer(scope: Any, receive: Receive, send: Callable[[Any], Awaitable[None]]) -> None:
+    async def respond(scope: Any, receive: Receive, send: Callable[[Any], Awaitable[None]]) -> None:
         incoming = Incoming(
             scope["method"],
             scope["path"],
@@ -117,7 +117,7 @@ def connections_of(answering: Answering) -> Callable[[], Connection]:
         await send({"type": "http.response.body", "body": answer.body})
 
     config = Config(
-        answer,
+        respond,
         http="httptools",
         ws="none",
         lifespan="off",

@@ -8,6 +8,8 @@ from asyncio import StreamWriter as Writer
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
 from bundle_door.answers import Answer, Refused
 from bundle_door.wire import http1
 from bundle_door.wire.http1 import Incoming
@@ -111,19 +113,13 @@ def test_a_body_that_nobody_reads_is_left_out(tmp_path: Path) -> None:
     asked(check, tmp_path)
 
 
-def test_a_client_that_hangs_up_is_worked_for_no_more(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "sent", [question("GET", "/wait"), question("POST", "/p", "Content-Length: 4") + b"1"],
+    ids=["whole", "begun"],
+)  # fmt: skip
+def test_a_client_that_hangs_up_is_worked_for_no_more(sent: bytes, tmp_path: Path) -> None:
     async def check(reader: Reader, writer: Writer, service: Service) -> None:
-        writer.write(question("GET", "/wait"))
-        await service.asked.wait()
-        writer.close()
-        await service.cancelled.wait()
-
-    asked(check, tmp_path)
-
-
-def test_a_client_that_hangs_up_in_its_request_is_worked_for_no_more(tmp_path: Path) -> None:
-    async def check(reader: Reader, writer: Writer, service: Service) -> None:
-        writer.write(question("POST", "/p", "Content-Length: 4") + b"1")
+        writer.write(sent)
         await service.asked.wait()
         writer.close()
         await service.cancelled.wait()
