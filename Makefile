@@ -102,7 +102,7 @@ can-measure: $(LAYER)/tools
 bench: $(LAYER)/tools $(MEASURES) ## Measure the speed and write a report (QUICK=1, MODEL=, IMAGES=, COMPARE=)
 	$(RUN) measure.bench
 
-rivals: $(LAYER)/tools $(LAYER)/rivals ##+ Compare with the pipeline in Triton's examples and other servers (QUICK=1, MINUTES=5, IMAGES=, ONLY=, DRAFT=1)
+rivals: $(LAYER)/tools $(LAYER)/rivals ##+ Compare with the pipeline in Triton's examples and other servers (QUICK=1, MINUTES=5, IMAGES=, ONLY=, PRECISIONS=, DRAFT=1)
 	$(PYTHON_M) benchmark.compare
 
 torture: $(LAYER)/tools ##+ Break a separate server in every known way and check that it recovers (QUICK=1)

@@ -6,6 +6,7 @@
     make rivals ONLY=textbook,fastapi  with some of them
     make rivals DRAFT=1                the services decode JPEGs at reduced size, as the bundle does
     make rivals MINUTES=15             longer, and so with narrower ranges
+    make rivals PRECISIONS=fp32,int8   in each of these in turn, the bundle and the services alike
 
 All are up at once, and are asked in turn, round after round, by the same closed loop of clients.
 """
@@ -13,9 +14,10 @@ All are up at once, and are asked in turn, round after round, by the same closed
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -26,7 +28,7 @@ from benchmark import contenders
 from benchmark.contenders import ALONE, OURS, SERVICES, WAYS, Contender
 from benchmark.load import Round, measure
 from scripts.base import console, files, lock, tables
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import AlreadyReported, UserError, run_guarded
 from scripts.base.paths import ROOT
 from scripts.base.tables import Bar, Row
 from scripts.measuring import machine, photos
@@ -37,7 +39,9 @@ from scripts.recipes import pipelines
 from scripts.server.running import running_server
 from scripts.server.served import describe_server, find_served_version
 from scripts.server.stop import stop_server
+from scripts.server.up import bring_up
 from scripts.settings import arguments
+from scripts.settings.arguments import Arguments
 from scripts.settings.known import require_known
 from scripts.settings.settings import Settings
 from scripts.stacks import state
@@ -83,23 +87,38 @@ Results = dict[Cell, list[Round]]
 def main() -> int:
     require_known()
     options = arguments.load()
+    console.Form.is_json = options.json
+    asked, precisions = choose_contenders(options.only), choose_precisions(options.precisions)
+    with our_server(precisions) as servers:
+        for server in servers:
+            with lock.one_at_a_time():
+                compare(server, asked, options)
+    return 0
+
+
+def choose_precisions(among: str) -> list[Settings]:
+    """Checked before anything is started."""
+    precisions = among.split(",") if among else []
+    return [Settings.load(os.environ | {Settings.precision.name: each}) for each in precisions]
+
+
+def compare(server: State, asked: list[str], options: Arguments) -> None:
+    console.note(f"bundle: {describe_server(server, find_served_version())}")
     plan = QUICK if options.quick else replace(FULL, seconds=60 * options.minutes)
-    asked = choose_contenders(options.only)
-    with our_server() as server, lock.one_at_a_time():
-        contenders.find_recipe(find_served_version())
-        ours = [contenders.bundle(way, server) for way in WAYS if way in (OURS, *asked)]
-        with others(asked, options.draft) as up:
-            pictures = photos.read_or_draw(options.images)
-            labels = {
-                inputs.name: {each.name: each.first_label(inputs.rows[0]) for each in (*ours, *up)}
-                for inputs in pictures
-            }
-            results = measure_rounds([*ours, *up], pictures, plan)
-        about = {
-            "machine": machine.machine(server),
-            "served": machine.describe_served(server, pipelines.main()),
-            "draft": options.draft,
+    contenders.find_recipe(find_served_version())
+    ours = [contenders.bundle(way, server) for way in WAYS if way in (OURS, *asked)]
+    with others(asked, options.draft) as up:
+        pictures = photos.read_or_draw(options.images)
+        labels = {
+            inputs.name: {each.name: each.first_label(inputs.rows[0]) for each in (*ours, *up)}
+            for inputs in pictures
         }
+        results = measure_rounds([*ours, *up], pictures, plan)
+    about = {
+        "machine": machine.machine(server),
+        "served": machine.describe_served(server, pipelines.main()),
+        "draft": options.draft,
+    }
     figures = sum_up(results)
     show(figures)
     for photo, found in labels.items():
@@ -108,7 +127,6 @@ def main() -> int:
                 console.note(f"{photo}: {name} sees {label}, and the bundle {found[OURS]}")
     path = record(about | {"settings": server.settings, "labels": labels}, figures, results)
     console.note(f"every latency is in {path.relative_to(ROOT)}")
-    return 0
 
 
 def choose_contenders(only: str) -> list[str]:
@@ -123,22 +141,35 @@ def choose_contenders(only: str) -> list[str]:
 
 
 @contextmanager
-def our_server() -> Iterator[State]:
-    """As `make up` serves; left as it was found, up or down."""
-    was_up = state.load() is not None
-    server = running_server()
+def our_server(each: Sequence[Settings]) -> Iterator[Iterator[State]]:
+    """As `make up` serves, or with each of these settings in turn; left as it was found, up or
+    down."""
+    before = state.load()
+    server = running_server() if before else running_server(*each[:1])
     try:
         if server.flavour == "gpu":
             raise UserError(
                 "the others run on the CPU, but this server runs on a GPU",
                 "compare like with like: make up FLAVOUR=cpu, then make rivals",
             )
-        console.note(f"bundle: {describe_server(server, find_served_version())}")
-        yield server
+        yield serve_each(each, server.settings) if each else iter([server])
     finally:
-        if not was_up:
+        if not before:
             with lock.one_at_a_time():
                 stop_server()
+        elif each:
+            bring_up(before.settings_at_start.replace_with(FLAVOUR=before.flavour))
+
+
+def serve_each(each: Sequence[Settings], known: Mapping[str, str]) -> Iterator[State]:
+    """One that fails its gate is left out, and has said why."""
+    for settings in each:
+        try:
+            server = bring_up(settings.fill_from(known))
+        except AlreadyReported:
+            console.note(f"{settings.precision} is left out")
+        else:
+            yield server
 
 
 @contextmanager
@@ -213,6 +244,10 @@ def sum_up(results: Results) -> dict[Cell, Figures]:
 
 def show(figures: dict[Cell, Figures]) -> None:
     """First how much faster the bundle is, then each figure."""
+    if console.Form.is_json:
+        for cell, found in figures.items():
+            console.write_json(asdict(cell) | asdict(found))
+        return
     rivals = {
         cell: found for cell, found in figures.items() if cell.contender not in (*WAYS, ALONE)
     }

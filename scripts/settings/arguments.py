@@ -97,6 +97,7 @@ class Arguments:
     textbook = flag("Measure the textbook pipeline too.")
     draft = flag("Let the other services decode JPEGs at reduced size, as the bundle does.")
     only = text("", "Only these contenders, or packages.")
+    precisions = text("", "The precisions to compare in, with commas: fp32,bf16,int8.")
     latency_ms = number_or_none(
         "The latency that 95% of the answers must meet (make tune), or 99% (make monitoring)."
     )

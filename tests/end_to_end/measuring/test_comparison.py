@@ -35,8 +35,7 @@ def photo(tmp_path: Path) -> str:
 def test_all_see_the_same_on_a_photo(project: Project, photo: str) -> None:
     only = "textbook,fastapi,bundle-grpc,bundle-socket,alone"
     project.made("rivals", QUICK="1", IMAGES=photo, ONLY=only, DRAFT="1")
-    (path,) = (project.path / "build" / "rivals").glob("*-*.json")
-    found = json.loads(path.read_text())
+    found = json.loads(find_records(project)[-1].read_text())
     (labels,) = found["labels"].values()
     assert labels.keys() == {"bundle", *only.split(",")}
     assert len(set(labels.values())) == 1, labels
@@ -44,6 +43,29 @@ def test_all_see_the_same_on_a_photo(project: Project, photo: str) -> None:
     assert all(each["images_per_second"]["median"] > 0 for each in found["results"])
     assert project.temporary_servers() == []
     project.made("status")  # the bundle's own was up before, and still is
+
+
+def find_records(project: Project) -> list[Path]:
+    return sorted((project.path / "build" / "rivals").glob("*-*.json"))
+
+
+def test_precisions_in_turn(project: Project, photo: str) -> None:
+    """One that the network or this processor has not is left out; the server is as it was."""
+    before = find_records(project)
+    settings = {"MINUTES": "0.1", "IMAGES": photo, "ONLY": "alone", "JSON": "1"}
+    told = project.made("rivals", PRECISIONS="bf16,fp32", **settings)
+    found = [json.loads(path.read_text()) for path in find_records(project)[len(before) :]]
+    precisions = [each["settings"]["PRECISION"] for each in found]
+    assert precisions == (["fp32"] if "bf16 is left out" in told else ["bf16", "fp32"])
+    rows = [json.loads(line) for line in told.splitlines() if '"contender"' in line]
+    assert len(rows) == 2 * 3 * len(precisions)  # alone and the bundle; of 1, 4 and 8 clients
+    assert "fp32" in project.made("status")
+
+
+def test_an_unknown_precision_is_one_line(project: Project) -> None:
+    refused = project.make("rivals", PRECISIONS="fp32,int5")
+    (line,) = error_lines(refused.stderr)
+    assert "PRECISION=int5" in line
 
 
 def test_a_network_of_ones_own(tmp_path: Path, photo: str) -> None:
