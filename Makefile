@@ -137,7 +137,7 @@ trace: $(LAYER)/tools ##+ Show where the time of one request went: IMG=photo.jpg
 down: $(LAYER)/tools ## Stop the server
 	$(RUN) --any-layout serve.down
 
-images: $(LAYER)/tools ##+ Build the images of the CPU flavour (PUSH=registry.example/team: push and sign them)
+images: $(LAYER)/tools ##+ Build the images of the CPU flavour (PUSH=registry.example/team: push and sign them; TAG=)
 	$(RUN) operate.images
 
 prune: $(LAYER)/tools ##+ Show what takes room in build/, and remove what is old (YES=1, KEEP_VERSIONS=3, DAYS=7)

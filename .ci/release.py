@@ -5,7 +5,8 @@
     packages    wheel and sdist of the client and of the command line
     check       whether an index would take them, and whether a tag is the version's
     notes       notes.md: what CHANGELOG.md says of the version
-    images      built for this machine's processor, pushed to REGISTRY: images-x86_64.txt
+    images      built for this machine's processor, pushed to REGISTRY as 1.1.0-x86_64 and the like:
+                images-x86_64.txt
     sbom        sbom-server-x86_64.json and the like: what each image carries
     join        one name for the images of all processors that images-*.txt list
     provenance  provenance.json: of which commit all of it was made, by whom, from which packages
@@ -79,10 +80,13 @@ def write_notes() -> None:
 def push_images() -> None:
     # The owner of a repository may have capitals, an image's name none.
     registry = require("REGISTRY", "registry.example/team").lower()
-    pushed = read("make", "images", f"PUSH={registry}", "REGISTRY=")  # built, not taken from there
+    processor = platform.machine()
+    # The version's own tag is for `join`, when the images of all processors are there.
+    where = f"PUSH={registry}", f"TAG={find_version()}-{processor}"
+    pushed = read("make", "images", *where, "REGISTRY=")  # built, not taken from there
     print(pushed)
     digests = re.findall(r"^- pushed: (\S+@sha256:\w+)$", pushed, re.M)
-    (OUT / f"images-{platform.machine()}.txt").write_text("".join(f"{each}\n" for each in digests))
+    (OUT / f"images-{processor}.txt").write_text("".join(f"{each}\n" for each in digests))
 
 
 def write_sboms() -> None:
@@ -104,6 +108,8 @@ def join_images() -> None:
         if name.endswith("-server"):  # compose.yaml's first step, for a network of the user's
             own = f"{name.removesuffix('-server')}-export-own"
             by_name.setdefault(own, []).append(image)
+    if len({len(images) for images in by_name.values()}) > 1:
+        sys.exit("error: images-*.txt do not list the same images; run images on each machine")
     for name, images in by_name.items():
         joined = f"{name}:{find_version()}"
         run("docker", "buildx", "imagetools", "create", "--tag", joined, *images)

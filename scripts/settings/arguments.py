@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,6 +34,12 @@ def _duration(text: str) -> float | None:
     if not (number.isascii() and number.isdigit() and len(number) < 6 and unit in UNITS):
         raise ValueError
     return float(int(number) * UNITS[unit])
+
+
+def _tag(text: str) -> str:
+    if text and not re.fullmatch(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}", text):
+        raise ValueError
+    return text
 
 
 class Arguments:
@@ -118,6 +125,12 @@ class Arguments:
     )
 
     push = text("", "The registry that images are pushed to.")
+    tag = Setting(
+        "",
+        _tag,
+        "letters, digits, dots and dashes, 128 at most",
+        "Their tag. Empty: the bundle's version.",
+    )
     yes = flag("Do it without asking.")
     days = whole(30, "How many days reports and caches are kept.")
 

@@ -180,7 +180,11 @@ class Images:
 def name_released(registry: str, service: str) -> str:
     from bundle_client import __version__  # not in the images, where networks are taken in
 
-    return f"{registry.rstrip('/')}/triton-bundle-{service}:{__version__}"
+    return name_image(registry, service, __version__)
+
+
+def name_image(registry: str, service: str, tag: str) -> str:
+    return f"{registry.rstrip('/')}/triton-bundle-{service}:{tag}"
 
 
 def find_digest(name: str) -> str:

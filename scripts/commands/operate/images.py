@@ -2,13 +2,15 @@
 
     make images
     make images PUSH=registry.example/team
+    make images PUSH=registry.example/team TAG=tried
 
-They are pushed as triton-bundle-server, -layout and -export, tagged with the bundle's version; the
-last only where PyTorch exports the network. cosign signs them if it is installed.
+They are pushed as triton-bundle-server, -layout and -export, tagged with TAG or the bundle's
+version; the last only where PyTorch exports the network. cosign signs them if it is installed.
 """
 
 from __future__ import annotations
 
+from bundle_client import __version__
 from scripts.artefacts.step import Place
 from scripts.base import console
 from scripts.base.errors import UserError
@@ -20,13 +22,14 @@ from scripts.settings.settings import Settings
 from scripts.stacks import registries
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.engine import why_not_docker
-from scripts.stacks.images import RELEASED, name_released
+from scripts.stacks.images import RELEASED, name_image
 
 
 def main() -> int:
     if obstacle := why_not_docker():
         raise UserError("images need Docker", obstacle)
-    registry, settings, network = arguments.load().push, Settings.load(), pipelines.main()
+    options, settings, network = arguments.load(), Settings.load(), pipelines.main()
+    registry, tag = options.push, options.tag or __version__
     if registry:
         registries.require(registry)
     stack = DockerStack(settings)
@@ -40,6 +43,6 @@ def main() -> int:
     for service in services:
         stack.images.build(service)
         if registry:
-            pushed = stack.images.push(service, name_released(registry, service))
+            pushed = stack.images.push(service, name_image(registry, service, tag))
             console.note(f"pushed: {pushed}")
     return 0

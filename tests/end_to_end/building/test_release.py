@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import subprocess
 import sys
 import urllib.request
@@ -44,6 +45,13 @@ class Release:
         for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "released"]):
             run("git", "-C", str(self.project.path), *words)
         self.variables = {"REGISTRY": registry, "SIGNING_KEY": str(self.key)}
+        self.tags_before_join: list[str] = []
+
+    def list_tags(self) -> list[str]:
+        """Of the server's image in the registry."""
+        host, _, team = self.variables["REGISTRY"].partition("/")
+        url = f"http://{host}/v2/{team}/triton-bundle-server/tags/list"
+        return sorted(json.load(urllib.request.urlopen(url, timeout=60))["tags"])
 
     def step(self, *names: str) -> str:
         done = self.project.run_command(sys.executable, ".ci/release.py", *names, **self.variables)
@@ -57,6 +65,7 @@ def released(tmp_path_factory: pytest.TempPathFactory, registry: str) -> Iterato
     try:
         for name in ("packages", "check", "notes", "index", "install", "images", "sbom"):
             made.step(name)
+        made.tags_before_join = made.list_tags()
         for name in ("join", "provenance", "sign"):
             made.step(name)
         yield made
@@ -75,6 +84,13 @@ def test_what_was_installed_from_the_index_answers(released: Release) -> None:
         f"triton_bundle_client-{__version__}-py3-none-any.whl",
         f"triton_bundle_client-{__version__}.tar.gz",
     ]
+
+
+def test_the_version_is_there_once_its_images_are_joined(released: Release) -> None:
+    """A machine that is done first releases nothing by itself."""
+    its_own = f"{__version__}-{platform.machine()}"
+    assert released.tags_before_join == [its_own]
+    assert released.list_tags() == [__version__, its_own]
 
 
 def test_all_of_it_is_signed(released: Release) -> None:

@@ -60,6 +60,14 @@ def test_what_is_missing_is_named(script: ModuleType, monkeypatch: pytest.Monkey
         script.main(["wheel"])
 
 
+def test_images_of_one_processor_are_not_joined_as_all(script: ModuleType, tmp_path: Path) -> None:
+    names = [f"here/triton-bundle-{name}@sha256:12\n" for name in ("server", "layout")]
+    (tmp_path / "images-x86_64.txt").write_text("".join(names))
+    (tmp_path / "images-aarch64.txt").write_text(names[0])
+    with pytest.raises(SystemExit, match="do not list the same images"):
+        script.join_images()
+
+
 def test_compose_names_the_version() -> None:
     named = re.findall(r":\+:(\d[\d.]+)\}", (ROOT / "compose.yaml").read_text())
     assert named == [__version__] * 3
