@@ -3,8 +3,7 @@
 
 # Ctrl-C is held back until a command can handle it: while Python itself starts, it would print a
 # traceback.
-PYTHON_M := @env --block-signal=INT .venv/bin/python -m
-RUN := $(PYTHON_M) scripts.commands
+RUN := @env --block-signal=INT .venv/bin/python -m scripts.commands
 PYTEST := .venv/bin/python -m pytest
 # What runs servers under load keeps two cores busy with fewer workers.
 LONG := -n 3 -m "long and not rare"
@@ -103,10 +102,10 @@ bench: $(LAYER)/tools $(MEASURES) ## Measure the speed and write a report (QUICK
 	$(RUN) measure.bench
 
 rivals: $(LAYER)/tools $(LAYER)/rivals ##+ Compare with the pipeline in Triton's examples and other servers (QUICK=1, MINUTES=5, IMAGES=, ONLY=, PRECISIONS=, DRAFT=1)
-	$(PYTHON_M) benchmark.compare
+	$(RUN) benchmark.compare
 
 torture: $(LAYER)/tools ##+ Break a separate server in every known way and check that it recovers (QUICK=1)
-	$(PYTHON_M) benchmark.torture
+	$(RUN) benchmark.torture.command
 
 tune: $(LAYER)/tools $(MEASURES) ## Find the best settings for this machine (LATENCY_MS=50, IMAGES=, MINUTES=5)
 	$(RUN) measure.tune

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -28,7 +27,7 @@ from benchmark import contenders
 from benchmark.contenders import ALONE, OURS, SERVICES, WAYS, Contender
 from benchmark.load import Round, measure
 from scripts.base import console, files, lock, tables
-from scripts.base.errors import AlreadyReported, UserError, run_guarded
+from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.paths import ROOT
 from scripts.base.tables import Bar, Row
 from scripts.measuring import machine, photos
@@ -42,7 +41,6 @@ from scripts.server.stop import stop_server
 from scripts.server.up import bring_up
 from scripts.settings import arguments
 from scripts.settings.arguments import Arguments
-from scripts.settings.known import require_known
 from scripts.settings.settings import Settings
 from scripts.stacks import state
 from scripts.stacks.state import State
@@ -85,9 +83,7 @@ Results = dict[Cell, list[Round]]
 
 
 def main() -> int:
-    require_known()
     options = arguments.load()
-    console.Form.is_json = options.json
     asked, precisions = choose_contenders(options.only), choose_precisions(options.precisions)
     with our_server(precisions) as servers:
         for server in servers:
@@ -291,7 +287,3 @@ def record(about: dict[str, Any], figures: dict[Cell, Figures], results: Results
     content = about | {"results": [entry(cell) for cell in figures]}
     files.write(path, json.dumps(content, indent=1) + "\n")
     return path
-
-
-if __name__ == "__main__":
-    sys.exit(run_guarded(main))

@@ -23,6 +23,7 @@ from tempfile import TemporaryDirectory
 
 from benchmark.contenders import alone
 from scripts.base.errors import UserError, run_guarded
+from scripts.measuring.confidence import Estimate
 from scripts.measuring.machine import machine
 from scripts.measuring.photos import read_or_draw
 from scripts.server.running import running_server
@@ -67,9 +68,7 @@ def main() -> int:
                 each = ", ".join(f"{rate:.1f}" for rate in found)
                 print(f"  {name}: {median(found):.1f} pictures/s ({each})")
             ours, plain = rates.values()
-            print(
-                f"  {median(a / b for a, b in zip(ours, plain, strict=True)):.2f} of the plain loop"
-            )
+            print(f"  {Estimate.ratio(ours, plain)} of the plain loop")
     return 0
 
 

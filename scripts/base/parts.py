@@ -17,6 +17,8 @@ import kinds
 from scripts.base.errors import UserError
 from scripts.base.paths import EXTENSIONS, KINDS
 
+COMMANDS = "scripts.commands"
+
 
 @cache
 def find(name: str) -> tuple[Any, ...]:
@@ -46,6 +48,12 @@ def _load(path: Path) -> Any:
         raise UserError(f"{path.parent} is called as a kind of the project's", "rename it")
     with name_faults(str(path)):
         return import_module(f"{home.name}.{kind}.{path.stem}")
+
+
+def name_command(given: str) -> str:
+    """The module of a command. Kinds and extensions bring theirs; comparisons are apart."""
+    is_apart = given.startswith(("kinds.", "extensions.", "benchmark."))
+    return given if is_apart else f"{COMMANDS}.{given}"
 
 
 @contextmanager

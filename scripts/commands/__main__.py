@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
-from scripts.base import console
+from scripts.base import console, parts
 from scripts.base.errors import run_guarded
 from scripts.base.shared import share
 from scripts.repository import layout_number
@@ -35,10 +35,7 @@ def check(options: set[str]) -> int:
 def run(options: set[str], command: str) -> int:
     # What is wrong is refused before the import, which takes some commands seconds.
     checked = run_guarded(lambda: check(options))
-    # Kinds of pipelines and extensions bring theirs.
-    brought = command.startswith(("kinds.", "extensions."))
-    module = command if brought else f"scripts.commands.{command}"
-    return checked or run_guarded(lambda: call(import_module(module)))
+    return checked or run_guarded(lambda: call(import_module(parts.name_command(command))))
 
 
 def call(command: ModuleType) -> int:

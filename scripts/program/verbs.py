@@ -19,8 +19,7 @@ OF_PROGRAM = ("help", "version")
 
 _VARIABLE = re.compile(r"(\w+) := (.*)")
 _RULE = re.compile(r"([a-z0-9-]+):(?!=)([^#]*)(?:##([+]?) (.*))?")
-_STEP = re.compile(r"\t\$\((RUN|PYTHON_M)\) (.*)")
-_RUN = ("scripts.commands",)
+_STEP = re.compile(r"\t\$\(RUN\) (.*)")
 _UNLESS_THERE = re.compile(r"\$\(if \$\(wildcard \S+\),,(\S+)\)")
 _LAYERS = ".venv/layers/"
 
@@ -37,9 +36,7 @@ class Verb:
     @property
     def module(self) -> str:
         """The one that does the work, behind scripts.commands and its options."""
-        named = next(word for word in self.words if word not in _RUN and word[:2] != "--")
-        is_brought = self.words[0] not in _RUN or named.startswith(("kinds.", "extensions."))
-        return named if is_brought else f"scripts.commands.{named}"
+        return parts.name_command(next(word for word in self.words[1:] if word[:2] != "--"))
 
     def describe(self) -> str:
         """The docstring of what it runs."""
@@ -93,8 +90,7 @@ def _read_lines(lines: Iterable[str], verbs: dict[str, Verb], variables: dict[st
             if part != OF_CHECKOUTS:
                 current.needs = tuple(_expand(found[2], variables).split())
         elif (found := _STEP.fullmatch(line)) and current:
-            words = tuple(found[2].split())
-            current.words = (*_RUN, *words) if found[1] == "RUN" else words
+            current.words = (parts.COMMANDS, *found[1].split())
 
 
 def _expand(text: str, variables: dict[str, str]) -> str:

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import numpy as np
 
 from benchmark import compare, contenders
-from benchmark.torture import __main__ as torturing
+from benchmark.torture import command as torturing
 from benchmark.torture.judging import Row
 from scripts.evaluation.figures import compute_figures
 from scripts.evaluation.scores import Answers

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.torture.__main__ import SHORTER
+from benchmark.torture.command import SHORTER
 from benchmark.torture.judging import judge, measure_usual
 from benchmark.torture.own_server import Own
 from benchmark.torture.subject import Subject

@@ -9,14 +9,13 @@ make up. Exit 1 where something did not come back or was answered as it should n
 from __future__ import annotations
 
 import os
-import sys
 
 from benchmark.torture.bystanders import GRACE_S
 from benchmark.torture.judging import Row, judge, measure_usual
 from benchmark.torture.own_server import serve_own
 from scripts import bootstrap
 from scripts.base import console, tables
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.recipes.layout import GPU
@@ -25,14 +24,12 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.repository import live
 from scripts.server.served import find_served_version
 from scripts.settings import arguments
-from scripts.settings.known import require_known
 
 LOG = ROOT / "build" / "run" / "torture.log"
 SHORTER = 0.1
 
 
 def main() -> int:
-    require_known()
     if not (live.REPOSITORY / pipelines.main().ensemble).is_dir():
         raise UserError("there is no version to serve", "make one: make up")
     require_pictures(pipelines.main())
@@ -95,7 +92,3 @@ def _cells(row: Row) -> list[str]:
         "never" if row.restored is None else f"{row.restored:.1f} s",
         row.name,
     ]
-
-
-if __name__ == "__main__":
-    sys.exit(run_guarded(main))
