@@ -108,7 +108,7 @@ def join_images() -> None:
         if name.endswith("-server"):  # compose.yaml's first step, for a network of the user's
             own = f"{name.removesuffix('-server')}-export-own"
             by_name.setdefault(own, []).append(image)
-    if len({len(images) for images in by_name.values()}) > 1:
+    if len({len(images) for images in by_name.values()}) != 1:
         sys.exit("error: images-*.txt do not list the same images; run images on each machine")
     for name, images in by_name.items():
         joined = f"{name}:{find_version()}"

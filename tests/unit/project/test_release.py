@@ -66,6 +66,10 @@ def test_images_of_one_processor_are_not_joined_as_all(script: ModuleType, tmp_p
     (tmp_path / "images-aarch64.txt").write_text(names[0])
     with pytest.raises(SystemExit, match="do not list the same images"):
         script.join_images()
+    for file in tmp_path.glob("images-*.txt"):
+        file.unlink()
+    with pytest.raises(SystemExit, match="do not list the same images"):
+        script.join_images()
 
 
 def test_compose_names_the_version() -> None:
