@@ -101,7 +101,8 @@ def test_what_is_wrong_is_one_line(project: Project, kind: Path, more: str, why:
     kept = file.read_text()
     try:
         file.write_text(kept + more)
-        for said in (project.make("status"), program(project, "status")):
+        makes = map(project.make, ("status", "torture"))
+        for said in (*makes, program(project, "status")):
             assert refused(said) == f"{file}{why}"
     finally:
         file.write_text(kept)
