@@ -52,14 +52,27 @@ def require_alone(project: Project, name: str) -> None:
     assert not [process for process in project.processes() if OTHERS.search(str(process.cmdline()))]
 
 
+def clone_beside_a_network(folder: Path) -> Project:
+    draw_network(folder / "birds.onnx")
+    (folder / "birds.txt").write_text("".join(f"{label}\n" for label in LABELS))
+    (folder / "photo.jpg").write_bytes(picture())
+    return Project.copy(folder / "clone", FLAVOUR="local", ARCH="", WEIGHTS="", STEPS="")
+
+
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Project]:
-    """A fresh clone, and a network beside it."""
-    project = Project.copy(tmp_path / "clone", FLAVOUR="local", ARCH="", WEIGHTS="", STEPS="")
-    draw_network(tmp_path / "birds.onnx")
-    (tmp_path / "birds.txt").write_text("".join(f"{label}\n" for label in LABELS))
-    (tmp_path / "photo.jpg").write_bytes(picture())
+    project = clone_beside_a_network(tmp_path)
     yield project
+    project.end()
+
+
+@pytest.fixture(scope="module")
+def unserved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, Path]]:
+    """For what is refused before any server is started; and the folder of the network."""
+    folder = tmp_path_factory.mktemp("unserved")
+    project = clone_beside_a_network(folder)
+    (folder / "three.txt").write_text("one\ntwo\nthree\n")
+    yield project, folder
     project.end()
 
 
@@ -94,8 +107,9 @@ def test_every_command_means_the_main_one(fresh: Project, tmp_path: Path) -> Non
     refused = fresh.make("publish", WEIGHTS=f"{tmp_path}/photo.jpg")
     assert "photo.jpg is no whole network, as birds is" in error_lines(refused.stderr)[0]
     assert "published" in fresh.made("publish", WEIGHTS=str(other))
-    assert "version 2 is live" in fresh.made("rollout", ANYWAY="1", MAX_P99_RATIO="1000")
-    assert "version 1 is live" in fresh.made("rollback", MAX_P99_RATIO="1000")
+    quick = {"WATCH_SECONDS": "1", "MAX_P99_RATIO": "1000"}
+    assert "version 2 is live" in fresh.made("rollout", ANYWAY="1", **quick)
+    assert "version 1 is live" in fresh.made("rollback", **quick)
     assert "version 1 is live" in fresh.made("history")
 
     with asked_meanwhile(lambda: fresh.readiness()) as answers:
@@ -114,7 +128,7 @@ def test_every_command_means_the_main_one(fresh: Project, tmp_path: Path) -> Non
 
     saved = tmp_path / "saved.tar"
     fresh.made("backup", TO=str(saved))
-    fresh.made("down")
+    fresh.end()
     restored = Project.copy(tmp_path / "restored", FLAVOUR="local", ARCH="", WEIGHTS="", STEPS="")
     try:
         restored.made("restore", FROM=str(saved))
@@ -140,15 +154,15 @@ def test_every_command_means_the_main_one(fresh: Project, tmp_path: Path) -> Non
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(
-    fresh: Project, tmp_path: Path, words: dict[str, str], cause: str
+    unserved: tuple[Project, Path], words: dict[str, str], cause: str
 ) -> None:
-    (tmp_path / "three.txt").write_text("one\ntwo\nthree\n")
-    done = fresh.make("up", *(f"{name}={text.format(tmp_path)}" for name, text in words.items()))
+    project, folder = unserved
+    done = project.make("up", *(f"{name}={text.format(folder)}" for name, text in words.items()))
     assert done.returncode
     (line,) = error_lines(done.stderr)
     assert cause in line
-    assert not (fresh.path / "own").exists() or not list((fresh.path / "own").rglob("*.yaml"))
-    assert not (fresh.path / "build" / "versions" / "main.txt").exists()
+    assert not (project.path / "own").exists() or not list((project.path / "own").rglob("*.yaml"))
+    assert not (project.path / "build" / "versions" / "main.txt").exists()
 
 
 @pytest.fixture(scope="module")
@@ -287,7 +301,7 @@ def test_a_backup_has_ones_own_steps(fresh: Project, tmp_path: Path) -> None:
     expected = ask_plainly(fresh, picture())["labels"]
     saved = tmp_path / "saved.tar"
     fresh.made("backup", TO=str(saved))
-    fresh.made("down")
+    fresh.end()
     for name in ("wheels", "pre.py", "post.py", "requirements.txt", "birds.onnx"):
         (tmp_path / name).rename(tmp_path / f"gone {name}")
     restored = Project.copy(tmp_path / "restored", FLAVOUR="local", ARCH="", WEIGHTS="", STEPS="")
