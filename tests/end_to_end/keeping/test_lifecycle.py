@@ -44,6 +44,15 @@ def project(tmp_path: Path, exported: Path) -> Iterator[Project]:
     made.end()
 
 
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory, exported: Path) -> Iterator[Project]:
+    """For what a server outlives: each test begins with `up`, which leaves a whole one alone."""
+    made = Project.copy(tmp_path_factory.mktemp("serving"), FLAVOUR="local")
+    made.take(exported)
+    yield made
+    made.end()
+
+
 def stubs(project: Project) -> list[psutil.Process]:
     return project.processes("triton_python_backend_stub")
 
@@ -119,24 +128,24 @@ def test_kill_9_of_everyone(project: Project) -> None:
     assert len({path.name for path in project.shared_memory()}) <= 6  # none of the dead server's
 
 
-def test_kill_9_of_whoever_starts_the_keeper_afresh(project: Project) -> None:
+def test_kill_9_of_whoever_starts_the_keeper_afresh(serving: Project) -> None:
     """The keeper takes its place, and starts another one; the server goes on."""
-    project.made("up")
-    began = project.server_began()
-    os.kill(int(str(state(project)["pid"])), signal.SIGKILL)
-    wait_until(lambda: project.make("status").returncode == 0, "all to be as it should be")
-    assert "up already" in project.made("up") and project.server_began() == began
+    serving.made("up")
+    began = serving.server_began()
+    os.kill(int(str(state(serving)["pid"])), signal.SIGKILL)
+    wait_until(lambda: serving.make("status").returncode == 0, "all to be as it should be")
+    assert "up already" in serving.made("up") and serving.server_began() == began
 
 
-def test_kill_9_of_the_server(project: Project) -> None:
+def test_kill_9_of_the_server(serving: Project) -> None:
     """It comes back by itself."""
-    project.made("up")
-    (server,) = project.processes("bin/tritonserver")
+    serving.made("up")
+    (server,) = serving.processes("bin/tritonserver")
     server.kill()
-    wait_until(lambda: project.processes("bin/tritonserver") not in ([], [server]), "another one")
-    wait_until(lambda: project.make("status").returncode == 0, "it to be back")
-    assert "up already" in project.made("up")
-    assert len({path.name for path in project.shared_memory()}) <= 6  # none of the dead server's
+    wait_until(lambda: serving.processes("bin/tritonserver") not in ([], [server]), "another one")
+    wait_until(lambda: serving.make("status").returncode == 0, "it to be back")
+    assert "up already" in serving.made("up")
+    assert len({path.name for path in serving.shared_memory()}) <= 6  # none of the dead server's
 
 
 def test_kill_9_of_one_model(project: Project) -> None:
@@ -158,23 +167,23 @@ def test_a_busy_port(project: Project) -> None:
         assert "up:" in project.made("up", HTTP_PORT=str(free_ports(1)[0]))
 
 
-def test_a_busy_port_leaves_the_running_server_alone(project: Project, tmp_path: Path) -> None:
-    project.made("up")
-    began = project.server_began()
+def test_a_busy_port_leaves_the_running_server_alone(serving: Project, tmp_path: Path) -> None:
+    serving.made("up")
+    began = serving.server_began()
     photo = tmp_path / "noise.jpg"
     photo.write_bytes(picture())
     with socket.create_server(("127.0.0.1", free_ports(1)[0])) as other:
         busy = {"HTTP_PORT": str(other.getsockname()[1])}
-        asked = project.make("classify", IMG=str(photo), JSON="1", **busy)
+        asked = serving.make("classify", IMG=str(photo), JSON="1", **busy)
         assert json.loads(asked.stdout)["labels"]
         (line,) = asked.stderr.splitlines()
-        runs = f"HTTP_PORT={project.settings['HTTP_PORT']}"
+        runs = f"HTTP_PORT={serving.settings['HTTP_PORT']}"
         assert runs in line and f"make up HTTP_PORT={busy['HTTP_PORT']}" in line
         for command in ("up", "demo"):
-            (line,) = error_lines(project.make(command, **busy).stderr)
+            (line,) = error_lines(serving.make(command, **busy).stderr)
             assert f"port {busy['HTTP_PORT']} is taken by" in line
             assert f"make {command} HTTP_PORT=" in line
-            assert project.server_began() == began and project.readiness() == 200
+            assert serving.server_began() == began and serving.readiness() == 200
 
 
 def test_no_network_and_no_weights(unserved: Project) -> None:
