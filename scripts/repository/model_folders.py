@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from bundle_serving.networks import files_of, network_in
 from scripts.artefacts.workspace import FOREST, Workspace
-from scripts.base import console, files
+from scripts.base import console, files, parts
 from scripts.recipes import configs, folders, pipelines
 from scripts.recipes.configs import LABELS
 from scripts.recipes.layout import GPU, Engine, Layout
@@ -48,11 +48,19 @@ def contents(pipeline: Pipeline, made: Workspace, layout: Layout) -> Contents:
 
 
 def programs(model: str) -> Iterator[tuple[str, str]]:
-    """Copied as text: a hard link would follow edits of the original."""
-    folder = folders.model_folder(model) / "1"
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name != ".gitkeep" and "__pycache__" not in path.parts:
-            yield str(path.relative_to(folder)), path.read_text()
+    """Copied as text: a hard link would follow edits of the original. With what they share, if
+    they are of a kind of the user's own: no image has that."""
+    folder = folders.model_folder(model)
+    is_own = folder.parents[2] == folders.own().kinds
+    homes = [folder.parents[1] / "serving"] if is_own else []
+    for home in (*homes, folder / "1"):
+        for path in sorted(home.rglob("*")):
+            if path.is_file() and path.name != ".gitkeep" and "__pycache__" not in path.parts:
+                with parts.name_faults(str(path)):
+                    text = path.read_text()
+                    if is_own and path.suffix == ".py":
+                        compile(text, path, "exec")
+                yield str(path.relative_to(home)), text
 
 
 def _network(made: Workspace, engine: Engine) -> dict[str, Path | str]:

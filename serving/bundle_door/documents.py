@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,7 @@ KINDS = {
 }
 # Where a document names the files that kinds of pipelines add to it (page/cards.js).
 CARDS = b"<!-- cards -->"
+ADDITIONS = "/page/cards/"
 ADDED = {
     ".css": '<link rel="stylesheet" href="{}">',
     ".js": '<script type="module" src="{}"></script>',
@@ -50,11 +52,7 @@ def paths() -> list[str]:
 
 def documents() -> dict[str, Answer]:
     files = find_files()
-    cards = "\n".join(
-        ADDED[path.suffix].format(where[1:])
-        for where, path in files.items()
-        if where.startswith("/page/cards/")
-    )
+    cards = link(where for where in files if where.startswith(ADDITIONS))
     found = {where: file(path, cards) for where, path in files.items()}
     shown = {"/": found.pop("/page/index.html"), "/docs": found.pop("/page/docs.html")}
     openapi = yaml.safe_load((HERE / "paths" / "openapi.yaml").read_text())
@@ -71,8 +69,29 @@ def find_files() -> dict[str, Path]:
     return {f"/page/{where}": path for where, path in found.items() if path.suffix in KINDS}
 
 
-def file(path: Path, cards: str) -> Answer:
-    return tagged(path.read_bytes().replace(CARDS, cards.encode()), KINDS[path.suffix])
+def find_own_cards(repository: Path | None) -> dict[str, Path]:
+    """Those that programs of the user's own kinds have beside them, the newest version's; as of
+    now, for a pipeline may come or go while the door is open."""
+    found = repository.glob("*/[1-9]*/page/*.*s") if repository else ()
+    versions = [card for card in found if card.suffix in ADDED and card.parts[-3].isdecimal()]
+    versions.sort(key=lambda card: int(card.parts[-3]))
+    return {f"{ADDITIONS}{card.name}": card for card in versions}
+
+
+def add_cards(page: Answer, repository: Path | None) -> Answer:
+    if CARDS not in page.body or not (own := find_own_cards(repository)):
+        return page
+    return tagged(page.body.replace(CARDS, link(own)), KINDS[".html"])
+
+
+def link(cards: Iterable[str]) -> bytes:
+    """And leaves the place for more."""
+    lines = (ADDED[Path(where).suffix].format(where[1:]).encode() for where in sorted(cards))
+    return b"\n".join([*lines, CARDS])
+
+
+def file(path: Path, cards: bytes = CARDS) -> Answer:
+    return tagged(path.read_bytes().replace(CARDS, cards), KINDS[path.suffix])
 
 
 def tagged(body: bytes, kind: str) -> Answer:

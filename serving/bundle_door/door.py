@@ -18,7 +18,6 @@ from bundle_door.access.keys import Keys
 from bundle_door.access.keys import metrics as metrics_of
 from bundle_door.answers import Answer, Refused
 from bundle_door.counts import Counts
-from bundle_door.documents import documents
 from bundle_door.front import arrivals, envoy, envoy_lines, envoy_process
 from bundle_door.limits import Limits, Load
 from bundle_door.note import Note
@@ -258,7 +257,7 @@ def service_of(
         *of_plain_questions(PlainQuestions(triton, settings.limits, steps, keys)),
         *of_triton(api),
         *of_streams(streams),
-        *of_documents(documents()),
+        *of_documents(settings.repository),
         open_to_all("/v2/health/live", GET=live),
         open_to_all("/v2/health/ready", GET=ready),
         open_to_all("/internal/metrics", GET=metrics),

@@ -189,7 +189,8 @@ def list_open_paths() -> list[tuple[Config, str]]:
     """And the service that answers there."""
     beside: list[Config] = [*({"path": path} for path in HEALTH), {"prefix": BALANCED}]
     shown = [({"path": path}, "http") for path in documents.paths()]
-    return [*((match, "beside") for match in beside), *shown]
+    own_cards = {"prefix": documents.ADDITIONS}, "http"
+    return [*((match, "beside") for match in beside), *shown, own_cards]
 
 
 def list_services(folder: Path, limits: Limits, processes: int) -> list[Service]:

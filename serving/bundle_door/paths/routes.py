@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bundle_door import elsewhere
+from bundle_door import documents, elsewhere
 from bundle_door.access.keys import Keys
 from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.elsewhere import Elsewhere
@@ -131,19 +131,31 @@ def of_candidates(folder: Path, served: Served, limits: Limits) -> list[Route]:
     return [for_the_admin("/v2/candidates", POST=tell)]
 
 
-def of_documents(documents: Mapping[str, Answer]) -> list[Route]:
-    return [open_to_all(re.escape(path), GET=always(page)) for path, page in documents.items()]
+def of_documents(repository: Path | None) -> list[Route]:
+    def show(page: Answer) -> Handler:
+        async def handler(request: Request, named: Mapping[str, str]) -> Answer:
+            return unless_had(request, documents.add_cards(page, repository))
+
+        return handler
+
+    async def show_own_card(request: Request, named: Mapping[str, str]) -> Answer:
+        path = documents.find_own_cards(repository).get(documents.ADDITIONS + named["card"])
+        if path is None:
+            raise Refused(404, "there is no such card")
+        return unless_had(request, documents.file(path))
+
+    shown = documents.documents().items()
+    return [
+        *(open_to_all(re.escape(path), GET=show(page)) for path, page in shown),
+        open_to_all(f"{documents.ADDITIONS}(?P<card>[^/]+)", GET=show_own_card),
+    ]
 
 
-def always(answer: Answer) -> Handler:
+def unless_had(request: Request, answer: Answer) -> Answer:
     """Not sent again to a browser that has it."""
-    had = Answer(status=304, headers=answer.headers)
-
-    async def handler(request: Request, named: Mapping[str, str]) -> Answer:
-        tag = answer.headers.get("etag")
-        return had if tag and request.headers.get("if-none-match") == tag else answer
-
-    return handler
+    tag = answer.headers.get("etag")
+    had = tag and request.headers.get("if-none-match") == tag
+    return Answer(status=304, headers=answer.headers) if had else answer
 
 
 def of_inference(api: Api) -> list[Route]:

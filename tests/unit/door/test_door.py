@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from bundle_door.answers import Answer, Refused
-from bundle_door.documents import documents
+from bundle_door.documents import add_cards, documents, find_own_cards
 from bundle_door.front import envoy, methods
 from bundle_door.limits import (
     MOST_ID,
@@ -209,7 +209,10 @@ def test_as_much_as_a_request_may_name() -> None:
 
 
 def test_a_path_with_a_long_name() -> None:
-    route = routes.open_to_all(routes.VERSIONED, GET=routes.always(Answer()))
+    async def answer(request: Request, named: Mapping[str, str]) -> Answer:
+        return Answer()
+
+    route = routes.open_to_all(routes.VERSIONED, GET=answer)
     for path in (f"/v2/models/{'x' * 300}", f"/v2/models/x/versions/{'1' * 300}"):
         with pytest.raises(Refused, match="has 300 characters; send 256 at most"):
             routes.find_route([route], "GET", path)
@@ -676,3 +679,21 @@ def test_the_pictures_of_a_form_are_bounded_together() -> None:
     )
     assert triton.answered == 3
     assert "MAX_MEGAPIXELS" in results[-1]["error"]["remedy"]
+
+
+def test_cards_in_the_repository_are_on_the_page(tmp_path: Path) -> None:
+    page = documents()["/"]
+    assert add_cards(page, None) is add_cards(page, tmp_path) is page
+    for version in ("9", "10", "1.bak"):
+        for name in ("sum.js", "sum.css", "notes.txt"):
+            card = tmp_path / "adder" / version / "page" / name
+            card.parent.mkdir(parents=True, exist_ok=True)
+            card.touch()
+    newest = tmp_path / "adder" / "10" / "page"
+    assert find_own_cards(tmp_path) == {
+        f"/page/cards/{name}": newest / name for name in ("sum.js", "sum.css")
+    }
+    shown = add_cards(page, tmp_path)
+    assert b'src="page/cards/sum.js"></script>' in shown.body
+    assert b'href="page/cards/sum.css">' in shown.body
+    assert shown.headers["etag"] != page.headers["etag"]

@@ -108,6 +108,30 @@ def test_what_is_wrong_is_one_line(project: Project, kind: Path, more: str, why:
         file.write_text(kept)
 
 
+READS_PROGRAMS = """
+from scripts.base.errors import UserError
+from scripts.repository.model_folders import programs
+try:
+    print(*dict(programs("adder")))
+except UserError as fault:
+    print(fault)
+"""
+
+
+def test_its_programs_bring_what_they_share(project: Project, kind: Path) -> None:
+    here = {"PYTHONPATH": f"{project.path}:{project.path / 'serving'}"}
+
+    def read() -> str:
+        return project.run_command(".venv/bin/python", "-c", READS_PROGRAMS, **here).stdout
+
+    assert read() == "page/sum.js totals.py model.py\n"
+    shared = kind / "serving" / "totals.py"
+    kept = shared.read_text()
+    shared.write_text("def\n")
+    assert read().startswith(f"{shared}: SyntaxError: invalid syntax (totals.py, line 1)")
+    shared.write_text(kept)
+
+
 def test_it_is_called_as_none_of_the_projects(project: Project, kind: Path) -> None:
     file = kind.with_name("sound") / "settings.py"
     file.parent.mkdir()
