@@ -62,8 +62,12 @@ def read_all() -> dict[str, Verb]:
     verbs: dict[str, Verb] = {}
     variables: dict[str, str] = {"LAYER": _LAYERS.rstrip("/")}
     for file in (ROOT / "Makefile", *parts.find_files(parts.list_homes(), "commands.mk")):
+        brought: dict[str, Verb] = {}
         with parts.name_faults(str(file)):
-            _read_lines(file.read_text().splitlines(), verbs, variables)
+            _read_lines(file.read_text().splitlines(), brought, variables)
+        for name in brought.keys() & verbs.keys():
+            raise UserError(f"{file} has a command '{name}', which there is already", "rename it")
+        verbs |= brought
     return verbs
 
 

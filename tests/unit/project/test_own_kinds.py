@@ -132,6 +132,19 @@ def test_its_programs_bring_what_they_share(project: Project, kind: Path) -> Non
     shared.write_text(kept)
 
 
+def test_its_commands_are_called_as_none_of_the_projects(project: Project, kind: Path) -> None:
+    file = kind / "commands.mk"
+    kept = file.read_text() if file.exists() else ""
+    try:
+        file.write_text(f"{kept}\nup: ## Mine\n\techo mine\n")
+        cause = f"{file} has a command 'up', which there is already; rename it"
+        assert refused(program(project, "status")) == cause
+        assert error_lines(project.make("help").stderr)[-1].endswith(cause)
+        assert "echo mine" not in project.made("-n", "up")
+    finally:
+        file.write_text(kept)
+
+
 def test_it_is_called_as_none_of_the_projects(project: Project, kind: Path) -> None:
     file = kind.with_name("sound") / "settings.py"
     file.parent.mkdir()
