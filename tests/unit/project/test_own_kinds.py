@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scripts.settings import documents
-from tests.project import ROOT, Project
+from tests.project import ROOT, Project, error_lines
 
 MENDED = "; correct it; docs/own_kind.md says what is read"
 TAKES = """
