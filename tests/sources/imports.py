@@ -21,6 +21,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from scripts.base import layers as of_environment
+from scripts.base import parts
 from tests.project import ROOT
 
 Layers = frozenset[str]
@@ -67,14 +68,11 @@ def of_make(target: str) -> Reached | None:
         check=True,
     ).stdout
     layers = re.findall(r"scripts\.bootstrap ([\w ]+)", lines)
-    brought = r"(?:kinds|extensions)\."
-    ours = rf"-m (scripts\.commands) (?:--\S+ )*((?!{brought})[\w.]+)(?!\S)|-m (benchmark)\.(\w+)"
-    named = rf"-m scripts\.commands (?:--\S+ )*({brought}\S+)"
-    program = re.search(rf"{ours}|{named}", lines)
+    program = re.search(r"-m scripts\.commands (?:--\S+ )*([\w.]+)(?!\S)", lines)
     installed = frozenset(" ".join(layers).split())
     if program is None:
         return None
-    module = ".".join(filter(None, program.groups()))
+    module = parts.name_command(program[1])
     assert _path(module), module
     return Reached(module, installed, program=True)
 
