@@ -91,13 +91,9 @@ def about_pictures(
             "leave one out; OUT=answers.jsonl writes lines of JSON, too",
         )
     if given.out:
-        # The server is on this machine: two for each core, so that none waits for the client.
-        options += [
-            "--out",
-            str(given.out),
-            "--concurrency",
-            str(max(4, 2 * (os.cpu_count() or 1))),
-        ]
+        # The server is on this machine: as many as it takes for its full rate, in batches.
+        at_once = str(4 * max(2, os.cpu_count() or 1))
+        options += ["--out", str(given.out), "--concurrency", at_once]
     return server.client([*options, *(["--json"] if environment.get("JSON") else [])], pictures)
 
 
