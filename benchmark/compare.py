@@ -26,7 +26,7 @@ from typing import Any
 from benchmark import contenders
 from benchmark.contenders import ALONE, OURS, SERVICES, WAYS, Contender
 from benchmark.load import Round, measure
-from scripts.base import console, files, lock, tables
+from scripts.base import console, files, interrupts, lock, tables
 from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.paths import ROOT
 from scripts.base.tables import Bar, Row
@@ -85,11 +85,13 @@ Results = dict[Cell, list[Round]]
 def main() -> int:
     options = arguments.load()
     asked, precisions = choose_contenders(options.only), choose_precisions(options.precisions)
+    code = 1  # if none of the precisions can be served
     with our_server(precisions) as servers:
         for server in servers:
             with lock.one_at_a_time():
                 compare(server, asked, options)
-    return 0
+            code = 0
+    return code
 
 
 def choose_precisions(among: str) -> list[Settings]:
@@ -162,7 +164,9 @@ def serve_each(each: Sequence[Settings], known: Mapping[str, str]) -> Iterator[S
     for settings in each:
         try:
             server = bring_up(settings.fill_from(known))
-        except AlreadyReported:
+        except AlreadyReported as fault:
+            if fault.exit_code == interrupts.INTERRUPTED:
+                raise
             console.note(f"{settings.precision} is left out")
         else:
             yield server
