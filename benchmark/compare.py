@@ -101,6 +101,11 @@ def choose_precisions(among: str) -> list[Settings]:
 
 
 def compare(server: State, asked: list[str], options: Arguments) -> None:
+    if server.flavour == "gpu":
+        raise UserError(
+            "the others run on the CPU, but this server runs on a GPU",
+            "compare like with like: make up FLAVOUR=cpu, then make rivals",
+        )
     console.note(f"bundle: {describe_server(server, find_served_version())}")
     plan = QUICK if options.quick else replace(FULL, seconds=60 * options.minutes)
     contenders.find_recipe(find_served_version())
@@ -143,14 +148,9 @@ def our_server(each: Sequence[Settings]) -> Iterator[Iterator[State]]:
     """As `make up` serves, or with each of these settings in turn; left as it was found, up or
     down."""
     before = state.load()
-    server = running_server() if before else running_server(*each[:1])
+    known = before.settings if before else {}
     try:
-        if server.flavour == "gpu":
-            raise UserError(
-                "the others run on the CPU, but this server runs on a GPU",
-                "compare like with like: make up FLAVOUR=cpu, then make rivals",
-            )
-        yield serve_each(each, server.settings) if each else iter([server])
+        yield serve_each(each, known) if each else iter([running_server()])
     finally:
         if not before:
             with lock.one_at_a_time():
