@@ -35,7 +35,7 @@ from scripts.measuring.confidence import Estimate, spread
 from scripts.measuring.photos import Inputs
 from scripts.measuring.textbook.server import HERE
 from scripts.recipes import pipelines
-from scripts.server.running import running_server
+from scripts.server.running import as_it_runs, running_server
 from scripts.server.served import describe_server, find_served_version
 from scripts.server.stop import stop_server
 from scripts.server.up import bring_up
@@ -101,11 +101,7 @@ def choose_precisions(among: str) -> list[Settings]:
 
 
 def compare(server: State, asked: list[str], options: Arguments) -> None:
-    if server.flavour == "gpu":
-        raise UserError(
-            "the others run on the CPU, but this server runs on a GPU",
-            "compare like with like: make up FLAVOUR=cpu, then make rivals",
-        )
+    require_cpu(server)
     console.note(f"bundle: {describe_server(server, find_served_version())}")
     plan = QUICK if options.quick else replace(FULL, seconds=60 * options.minutes)
     contenders.find_recipe(find_served_version())
@@ -132,6 +128,14 @@ def compare(server: State, asked: list[str], options: Arguments) -> None:
     console.note(f"every latency is in {path.relative_to(ROOT)}")
 
 
+def require_cpu(server: State) -> None:
+    if server.flavour == "gpu":
+        raise UserError(
+            "the others run on the CPU, but this server runs on a GPU",
+            "compare like with like: make up FLAVOUR=cpu, then make rivals",
+        )
+
+
 def choose_contenders(only: str) -> list[str]:
     usual = [TEXTBOOK, *SERVICES]
     asked = only.split(",") if only else usual
@@ -148,7 +152,9 @@ def our_server(each: Sequence[Settings]) -> Iterator[Iterator[State]]:
     """As `make up` serves, or with each of these settings in turn; left as it was found, up or
     down."""
     before = state.load()
-    known = before.settings if before else {}
+    if before:
+        require_cpu(before)
+    known = as_it_runs(before) if before else {}
     try:
         yield serve_each(each, known) if each else iter([running_server()])
     finally:
