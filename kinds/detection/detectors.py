@@ -17,8 +17,14 @@ from bundle_serving.pictures import Transform
 from bundle_serving.protocol import golden
 from kinds.detection.source import Detector
 from scripts.artefacts.onnx_file import BATCH, save
-from scripts.steps.networks import Network, download_weights, fill_weights, origin_of, read_state
-from scripts.steps.untrained import set_to_pictures
+from scripts.steps.networks import (
+    Network,
+    download_weights,
+    fill_weights,
+    origin_of,
+    read_state,
+    set_to_pictures,
+)
 from scripts.steps.vision import torchvision
 
 BACKGROUND = "__background__"

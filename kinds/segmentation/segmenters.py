@@ -23,8 +23,8 @@ from scripts.steps.networks import (
     fill_weights,
     origin_of,
     read_state,
+    set_to_pictures,
 )
-from scripts.steps.untrained import set_to_pictures
 from scripts.steps.vision import torchvision
 
 # A tensor of the state with a number for each class.

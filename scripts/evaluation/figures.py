@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scripts.evaluation.calibration import Calibration, measure_calibration
 from scripts.evaluation.paired import Paired
 from scripts.evaluation.scores import (
     Answers,
+    Calibration,
     Confused,
     OfClass,
     among_first,
     by_class,
     find_order,
     list_confused,
+    measure_calibration,
     reorder,
 )
 from scripts.evaluation.share import Share

@@ -10,11 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from bundle_serving.pictures import Transform, to_pixels
 from scripts.artefacts.manifest import NOTHING, Torchvision, lines_of
+from scripts.artefacts.samples import RANDOM_PICTURES, make_varied, noise
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
 from scripts.settings.architectures import DRAWN
@@ -230,6 +233,18 @@ def fill_weights(
         detail = " ".join(str(fault).split())[:160]
         raise UserError(f"{path.name} has no weights of {of} ({detail}…)", remedy) from None
     return module
+
+
+def set_to_pictures(module: nn.Module, run: Callable[[torch.Tensor], Any], how: Transform) -> None:
+    """A network without training says the same of everything, unless its layers have seen pictures.
+    `run`: pixels, from 0 to 1, through all of its layers."""
+    module.train()
+    for each in module.modules():
+        if isinstance(each, nn.BatchNorm2d):
+            each.momentum = None  # the mean of what it sees
+    seen = [*noise(how), *(to_pixels(file, how) for file in make_varied()[:RANDOM_PICTURES])]
+    with torch.no_grad():
+        run(torch.from_numpy(np.stack(seen)) / 255)
 
 
 def origin_of(path: Path) -> dict[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,14 +27,35 @@ from scripts.base.errors import UserError, run_guarded
 from scripts.evaluation.paired import Paired
 from scripts.evaluation.scores import LEAST_RIGHT, Answers, find_order
 from scripts.evaluation.share import Share
-from scripts.intake.guesses import Guess, guess_fits, guess_numbers, guess_sides
+from scripts.intake.signature import Hints, Signature, has_any_size, signature
 
 # Larger than any network takes; whole photos would be resized dozens of times.
 LARGEST = 768
 # That a better way is so by chance.
 CHANCE = 0.05
 
+# What trainings commonly do.
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+# Of Caffe, and of Keras after it.
+LEVELS = (123.68, 116.78, 103.94)
+NUMBERS: Mapping[str, tuple[float, tuple[float, ...], tuple[float, ...]]] = {
+    "ImageNet's mean": (255, MEAN, STD),
+    "levels from 0 to 1": (255, (0, 0, 0), (1, 1, 1)),
+    "levels from -1 to 1": (255, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    "levels from 0 to 255": (1, (0, 0, 0), (1, 1, 1)),
+    "levels less their mean": (1, LEVELS, (1, 1, 1)),
+}
+SIDES = (32, 48, 64, 96, 128, 160, 192, 224, 240, 256, 288, 299, 320, 384, 448, 512)
+
 How = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Guess:
+    name: str
+    how: How
+
+
 Way = Callable[[How], Iterable[Guess]]
 
 
@@ -91,7 +112,6 @@ def search(wanted: Wanted, items: Sequence[tuple[Path, int]]) -> dict[str, Any]:
     """One thing after another; a better way has to be better beyond chance."""
     from scripts.intake.forms import read
     from scripts.intake.original import Original
-    from scripts.intake.signature import Hints, has_any_size, signature
 
     how: How = wanted.pictures
     data = external_data(wanted.network) if wanted.data is None else wanted.data
@@ -129,6 +149,47 @@ def climb(asked: Asked, usual: Tried, ways: Sequence[Way]) -> Tried:
         found = [asked.about(guess, usual.in_order) for guess in guesses]
         best = _find_better(best, found)
     return best
+
+
+def guess_numbers(how: How, facts: Signature) -> Iterator[Guess]:
+    """What pixels become. Of whole numbers, only the order of colours is open."""
+    if facts.channels == 1:
+        for name, (scale, mean, std) in NUMBERS.items():
+            grey = {"scale": scale, "mean": [mean[1]], "std": [std[1]]}
+            yield Guess(name, {**how, **grey})
+        return
+    numbers = {"": None} if facts.takes_levels else NUMBERS
+    for channels in ("rgb", "bgr"):
+        for name, values in numbers.items():
+            given: dict[str, Any] = {"channels": channels}
+            if values:
+                scale, mean, std = values
+                turn = slice(None, None, -1 if channels == "bgr" else 1)
+                given |= {"scale": scale, "mean": [*mean[turn]], "std": [*std[turn]]}
+            order = channels.upper() if channels == "bgr" or not name else ""
+            yield Guess(", ".join(filter(None, (name, order))), {**how, **given})
+
+
+def guess_fits(how: How) -> Iterator[Guess]:
+    """What of the picture is shown."""
+    crop = how["crop"]
+    short = crop if isinstance(crop, int) else min(crop)
+    yield Guess(
+        "the middle, an eighth left out", {**how, "fit": "crop", "resize": round(short * 8 / 7)}
+    )
+    yield Guess("the middle square", {**how, "fit": "crop", "resize": short})
+    yield Guess("squashed", {**how, "fit": "squash", "resize": short})
+    for pad, name in ((0, "black"), (114, "grey")):
+        framed = {**how, "fit": "letterbox", "resize": short, "pad": pad}
+        yield Guess(f"whole, in a {name} frame", framed)
+
+
+def guess_sides(how: How) -> Iterator[Guess]:
+    """How large; with as much around it as before."""
+    crop = how["crop"]
+    margin = how["resize"] / (crop if isinstance(crop, int) else min(crop))
+    for side in SIDES:
+        yield Guess(f"{side} pixels", {**how, "crop": side, "resize": round(side * margin)})
 
 
 class Asked:

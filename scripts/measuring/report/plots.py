@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
-from scripts.evaluation.calibration import Bin
+from scripts.evaluation.scores import Bin
 from scripts.measuring.measurement import Measurement
 from scripts.measuring.waterfall import Waterfall
 from scripts.measuring.workload import NETWORK

@@ -13,7 +13,6 @@ from PIL import Image
 
 from bundle_client.sources import PICTURES
 from scripts.base.errors import UserError
-from scripts.evaluation.calibration import measure_calibration
 from scripts.evaluation.figures import compute_figures
 from scripts.evaluation.labelled import (
     Item,
@@ -31,6 +30,7 @@ from scripts.evaluation.scores import (
     by_class,
     find_order,
     list_confused,
+    measure_calibration,
 )
 from scripts.evaluation.sequential import Drop
 from scripts.evaluation.share import Share
