@@ -8,7 +8,7 @@ import os
 import subprocess
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from docker.errors import APIError, DockerException
@@ -26,7 +26,6 @@ from scripts.settings import compose_env
 from scripts.settings.settings import Settings
 from scripts.stacks import memory
 from scripts.stacks.engine import execute, remove, require_done, stop_all
-from scripts.stacks.revision import find_revision
 from scripts.stacks.state import State
 
 # The server as make up started it; `docker compose` finds it through COMPOSE_FILE in .env.
@@ -42,6 +41,17 @@ PROJECT, SERVICE, ONE_OFF, FOLDER = (
 
 # What servers share with the relay that holds their ports.
 RELAY_FOLDER = "/run/ports"
+
+# What the images are built from.
+SOURCES = (
+    "docker",
+    "requirements",
+    "serving",
+    ":(glob)kinds/*/serving/**",
+    ":(glob)extensions/*/serving/**",
+    "client",
+    "scripts/base",
+)
 
 
 class Compose:
@@ -206,3 +216,20 @@ def _find_serving(servers: Iterable[Container]) -> str:
         if code == 0 and said:
             return said.strip()
     return "nobody"
+
+
+@cache
+def find_revision() -> str:
+    """The last commit that changed what the images are built from, so that others restart nothing;
+    empty if this checkout has no history, or changes that are in no commit."""
+    git = ["git", "-C", str(ROOT)]
+    try:
+        changed = subprocess.run(
+            [*git, "status", "--porcelain", "--", *SOURCES], capture_output=True, text=True
+        )
+        last = subprocess.run(
+            [*git, "log", "-1", "--format=%H", "--", *SOURCES], capture_output=True, text=True
+        )
+    except OSError:
+        return ""
+    return "" if changed.returncode or changed.stdout else last.stdout.strip()

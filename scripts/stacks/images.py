@@ -1,5 +1,5 @@
 """The images that containers are made of: built, fetched from a registry or taken from a pack, and
-handed on."""
+handed on. A registry is looked at before anything is built for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from docker.errors import APIError, DockerException
+from docker.auth import load_config
+from docker.errors import APIError, DockerException, InvalidRepository, NotFound
 
 import docker
 from scripts import bootstrap
@@ -22,6 +23,7 @@ from scripts.artefacts.manifest import read_pins
 from scripts.base import console, files
 from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.paths import PYTHON, ROOT
+from scripts.base.text import printable
 from scripts.settings import compose_env
 from scripts.settings.settings import Settings
 from scripts.stacks.compose import PROJECT, Compose
@@ -37,6 +39,10 @@ RELEASED = ("export", "layout", "server")
 
 # On those that make builds: which checkout's they are, under any project name.
 BUILT_BY = "triton-bundle.checkout"
+
+# What registries say to those whom they do not know.
+UNKNOWN = ("unauthorized", "denied", "no basic auth credentials", "authentication required")
+SECONDS = 60
 
 
 class Images:
@@ -191,11 +197,49 @@ def find_digest(name: str) -> str:
     """Of what was pushed or pulled under this name here; empty where nothing is known of it."""
     repository = name.rpartition(":")[0]
     try:
-        digests = docker.from_env(timeout=60).images.get(name).attrs["RepoDigests"]
+        digests = docker.from_env(timeout=SECONDS).images.get(name).attrs["RepoDigests"]
     except (DockerException, OSError):
         return ""
     found = (str(each).partition("@") for each in digests)
     return next((digest for known, _, digest in found if known == repository), "")
+
+
+def require_registry(registry: str) -> None:
+    """Asked by the engine as for a push: over its network, with its certificates and proxies, and
+    with the keys of `docker login`."""
+    image, host = name_released(registry, "server"), registry.partition("/")[0]
+    try:
+        docker.from_env(timeout=SECONDS).images.get_registry_data(image)
+    except NotFound:  # nothing is there yet
+        return
+    except InvalidRepository as fault:
+        raise _refuse_registry(registry, str(fault)) from None
+    except (DockerException, OSError) as fault:
+        said = printable(str(getattr(fault, "explanation", None) or fault))
+        if "invalid reference" in said:
+            raise _refuse_registry(registry, said) from None
+        if not any(each in said for each in UNKNOWN):
+            raise UserError(
+                f"no registry of images answers at {host}: {said}",
+                "check PUSH, and whether this machine reaches it",
+            ) from None
+        # To those whom they know, some say so of what is not there yet.
+        if "denied" in said and "expired" not in said and _has_key(host):
+            return
+        raise UserError(
+            f"{host} does not let you in: {said}", f"docker login {host}, and check PUSH"
+        ) from None
+
+
+def _refuse_registry(registry: str, said: str) -> UserError:
+    return UserError(
+        f"PUSH={registry} names no registry: {said}",
+        "as in PUSH=registry.example/team, in lower case and without https://",
+    )
+
+
+def _has_key(host: str) -> bool:
+    return bool(load_config().resolve_authconfig(host))
 
 
 def fetch_torch() -> None:

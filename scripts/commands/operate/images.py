@@ -19,10 +19,9 @@ from scripts.server import engines, up
 from scripts.server.served import serving
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
-from scripts.stacks import registries
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.engine import why_not_docker
-from scripts.stacks.images import RELEASED, name_image
+from scripts.stacks.images import RELEASED, name_image, require_registry
 
 
 def main() -> int:
@@ -31,7 +30,7 @@ def main() -> int:
     options, settings, network = arguments.load(), Settings.load(), pipelines.main()
     registry, tag = options.push, options.tag or __version__
     if registry:
-        registries.require(registry)
+        require_registry(registry)
     stack = DockerStack(settings)
     settings = up.fill_from_version(settings, network, serving(network))
     services = [*RELEASED]

@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 
 from scripts.base.errors import UserError
-from scripts.stacks import registries as looked_at
+from scripts.stacks.images import require_registry
 from tests.plugin import require_docker
 from tests.project import Project, error_lines, free_ports, run
 from tests.surroundings import registries
@@ -35,7 +35,7 @@ def test_nothing_is_built_for_what_does_not_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["https://registry.example/team", "registry.example/Team"])
 def test_what_names_no_registry_is_refused(name: str) -> None:
     with pytest.raises(UserError, match=f"PUSH={name} names no registry: ") as refused:
-        looked_at.require(name)
+        require_registry(name)
     assert "without https://" in refused.value.remedy
 
 
@@ -65,26 +65,26 @@ def page(status: int) -> Iterator[str]:
 @pytest.mark.parametrize("status", [200, 404, 500])
 def test_what_is_no_registry_is_refused(status: int) -> None:
     with page(status) as address, pytest.raises(UserError) as refused:
-        looked_at.require(f"{address}/team")
+        require_registry(f"{address}/team")
     assert f"no registry of images answers at {address}: " in refused.value.cause
 
 
 def test_an_empty_registry_will_do(tmp_path: Path) -> None:
     with registries.running(tmp_path) as address:
-        looked_at.require(f"{address}/team")
+        require_registry(f"{address}/team")
 
 
 def test_a_registry_wants_a_password_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
     with registries.running(tmp_path, with_password=True) as address:
         with pytest.raises(UserError, match=f"{address} does not let you in: ") as refused:
-            looked_at.require(f"{address}/team")
+            require_registry(f"{address}/team")
         assert f"docker login {address}" in refused.value.remedy
         run("docker", "login", "--username=ann", "--password=of-the-tests", address)
-        looked_at.require(f"{address}/team")
+        require_registry(f"{address}/team")
         file = tmp_path / "docker" / "config.json"
         kept = json.loads(file.read_text())
         kept["auths"][address]["auth"] = "YW5uOndyb25n"  # by another password
         file.write_text(json.dumps(kept))
         with pytest.raises(UserError, match="does not let you in: unauthorized"):
-            looked_at.require(f"{address}/team")
+            require_registry(f"{address}/team")
