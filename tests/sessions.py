@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 
-from bundle_door.note import ANSWERED_BY
 from bundle_door.paths.candidates import SESSION_ID, is_chosen
-from bundle_door.requests import Request
+from bundle_door.requests import ANSWERED_BY, Request
 from bundle_door.served import Candidate
 
 SESSIONS = [f"session {number}" for number in range(40)]

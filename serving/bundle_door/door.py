@@ -13,14 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bundle_door.access.charges import Charges
-from bundle_door.access.keys import Keys
+from bundle_door.access.keys import Charges, Keys
 from bundle_door.access.keys import metrics as metrics_of
 from bundle_door.answers import Answer, Refused
-from bundle_door.counts import Counts
 from bundle_door.front import arrivals, envoy, envoy_lines, envoy_process
-from bundle_door.limits import Limits, Load
-from bundle_door.note import Note
+from bundle_door.limits import Counts, Limits, Load
 from bundle_door.paths.api import Api
 from bundle_door.paths.candidates import share_route
 from bundle_door.paths.capturing import Capturing
@@ -43,7 +40,7 @@ from bundle_door.paths.routes import (
 )
 from bundle_door.paths.shadowing import Shadowing
 from bundle_door.paths.singles import Singles
-from bundle_door.requests import Request
+from bundle_door.requests import Note, Request
 from bundle_door.room import Room
 from bundle_door.served import Served
 from bundle_door.service import Service

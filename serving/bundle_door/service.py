@@ -10,9 +10,16 @@ from urllib.parse import parse_qsl
 
 from bundle_door.answers import Answer, Refused
 from bundle_door.limits import Load, Share, too_large
-from bundle_door.note import ANSWERED_BY, REQUEST_ID, Note, address_of, note_of
 from bundle_door.paths.routes import Route, find_route
-from bundle_door.requests import Request, find_twice
+from bundle_door.requests import (
+    ANSWERED_BY,
+    REQUEST_ID,
+    Note,
+    Request,
+    address_of,
+    find_twice,
+    note_of,
+)
 from bundle_door.watching.request_log import HUNG_UP
 from bundle_door.wire.compression import (
     choose_encoding,

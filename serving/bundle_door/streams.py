@@ -15,14 +15,12 @@ from pathlib import Path
 
 import grpc
 
-from bundle_door.access.charges import Charges
-from bundle_door.access.keys import Keys
+from bundle_door.access.keys import Charges, Keys
 from bundle_door.answers import Answer, Refused
 from bundle_door.front import asked
 from bundle_door.front.arrivals import NUMBER
 from bundle_door.limits import AHEAD_S, LATE_S, SLOWEST, Limits, busy
-from bundle_door.note import CLIENT_HEADER, address_of
-from bundle_door.requests import Request
+from bundle_door.requests import CLIENT_HEADER, Request, address_of
 from bundle_door.triton import OF_SEVERAL, SERVICE, Triton
 from bundle_serving.address import BALANCER_HEADER
 from bundle_serving.protocol.kserve import pb

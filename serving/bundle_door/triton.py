@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import grpc
 
 from bundle_door.answers import RETRY_SOON, Refused
-from bundle_door.counts import Counts
+from bundle_door.limits import Counts
 from bundle_door.requests import TO
 from bundle_door.wire.calls import CallFailed, Calls, Disconnected
 from bundle_door.wire.http2 import Pairs

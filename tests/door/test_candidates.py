@@ -15,7 +15,6 @@ import grpc
 import pytest
 
 from bundle_door.access.keys import charge_once
-from bundle_door.note import ANSWERED_BY, Note
 from bundle_door.paths.candidates import (
     LEAST_S,
     LIVE_ONLY,
@@ -23,7 +22,7 @@ from bundle_door.paths.candidates import (
     is_chosen,
 )
 from bundle_door.paths.shadowing import ANSWER_S
-from bundle_door.requests import Request
+from bundle_door.requests import ANSWERED_BY, Note, Request
 from bundle_door.served import Candidate
 from bundle_serving.address import Address
 from bundle_serving.process import keeper_notes

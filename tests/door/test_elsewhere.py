@@ -15,8 +15,8 @@ import pytest
 
 from bundle_door.access import certificate
 from bundle_door.access.key_file import hash_key
-from bundle_door.note import ANSWERED_BY
 from bundle_door.paths.candidates import LIVE_ONLY, SESSION_ID
+from bundle_door.requests import ANSWERED_BY
 from bundle_door.served import TOLD
 from bundle_serving.process.exposure import CERTIFICATE
 from bundle_serving.process.guard import HEADER as ADMIN_KEY

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bundle_door.limits import AHEAD_S, BEGIN_S, LATE_S, SLOWEST
-from bundle_door.note import CLIENT_HEADER
+from bundle_door.requests import CLIENT_HEADER
 
 # Of Envoy's own memory; and how much of it all messages may take. From the larger share on it ends
 # those by itself that hold most, whoever sends them.

@@ -20,8 +20,7 @@ from markupsafe import Markup
 from bundle_door import documents
 from bundle_door.front import arrivals, asked, methods
 from bundle_door.limits import LATE_S, Limits
-from bundle_door.note import ANSWERED_BY, CLIENT_HEADER, REQUEST_ID
-from bundle_door.requests import TO
+from bundle_door.requests import ANSWERED_BY, CLIENT_HEADER, REQUEST_ID, TO
 from bundle_door.triton import MOST_WAITING, OF_AN_UNKNOWN_MODEL, ON_ITS_WAY, PASSES
 from bundle_serving.address import BALANCED, BALANCER_HEADER, PEM_END, SERVER_HEADER
 from bundle_serving.process import sockets

@@ -10,11 +10,10 @@ from dataclasses import replace
 from zlib import crc32
 
 from bundle_door.answers import Answer
-from bundle_door.note import ANSWERED_BY, Note, first_address_of, new_id
 from bundle_door.paths.measured import Observer
 from bundle_door.paths.routes import Handler, Route
 from bundle_door.paths.shadowing import Gone, Shadowing, ask_candidate, is_good
-from bundle_door.requests import Request
+from bundle_door.requests import ANSWERED_BY, Note, Request, first_address_of, new_id
 from bundle_door.served import Candidate, Served
 from bundle_door.watching.observed import HTTP
 

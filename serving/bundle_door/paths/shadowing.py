@@ -10,10 +10,9 @@ from collections.abc import Awaitable, Callable
 
 from bundle_door.answers import Answer, Refused
 from bundle_door.limits import Load
-from bundle_door.note import Note
 from bundle_door.paths.behind import Behind
 from bundle_door.paths.measured import Observer
-from bundle_door.requests import Request
+from bundle_door.requests import Note, Request
 from bundle_door.served import Candidate
 from bundle_door.triton import OF_AN_UNKNOWN_MODEL
 from bundle_door.watching.shadows import DIFFERS, FAILED, LEFT_OUT, SAME, Compared

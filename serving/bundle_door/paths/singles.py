@@ -13,12 +13,11 @@ from google.protobuf.message import DecodeError
 from bundle_door.answers import Answer, Refused
 from bundle_door.front.methods import INFER
 from bundle_door.limits import Load
-from bundle_door.note import ANSWERED_BY, note_of
 from bundle_door.paths.candidates import Sharing
 from bundle_door.paths.capturing import Capturing
 from bundle_door.paths.measured import Observer
 from bundle_door.paths.shadowing import Shadowing
-from bundle_door.requests import Request
+from bundle_door.requests import ANSWERED_BY, Request, note_of
 from bundle_door.served import Served
 from bundle_door.triton import Triton, status_of
 from bundle_door.watching.observed import GRPC

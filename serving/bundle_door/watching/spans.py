@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from bundle_door.note import trace_id
+from bundle_door.requests import trace_id
 from bundle_door.watching.steps import Report
 from bundle_serving.process.traces import SERVICE, TRACEPARENT, Collector
 

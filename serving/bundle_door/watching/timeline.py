@@ -9,8 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bundle_door.note import Note
-from bundle_door.requests import Request
+from bundle_door.requests import Note, Request
 from bundle_door.watching.steps import Followed, Report
 
 TOKEN = re.compile(r"[\w.-]+", re.ASCII)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from bundle_door.answers import Refused
-from bundle_door.counts import Counts
-from bundle_door.limits import Limits, Load
+from bundle_door.limits import Counts, Limits, Load
 from bundle_door.settings import MOST_PROCESSES, count_processes
 from bundle_serving.step_reports import Reports, process_of
 

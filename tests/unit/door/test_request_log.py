@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from bundle_door.front.envoy_lines import Line
-from bundle_door.note import Note, note_of, sane_id, trace_id
+from bundle_door.requests import Note, note_of, sane_id, trace_id
 from bundle_door.settings import JSON, TEXT
 from bundle_door.watching.request_log import RequestLog
 from bundle_serving import own_requests

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import pytest
 
-from bundle_door.note import Note
+from bundle_door.requests import Note
 from bundle_door.watching.request_log import RequestLog
 from bundle_serving.address import Address
 from extensions.capture.comparing import Compared
