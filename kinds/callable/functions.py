@@ -20,8 +20,7 @@ from scripts.base.paths import ROOT
 from scripts.recipes import folders
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import own_pipelines
-from scripts.server import up
-from scripts.server.own import removal
+from scripts.server import loaded_beside, up
 from scripts.server.running import running_server
 from scripts.stacks import flavour
 from scripts.stacks.state import State
@@ -102,5 +101,5 @@ def _serve_until_failure(pipeline: Pipeline, server: State) -> Iterator[None]:
             up.bring_up_beside(pipeline, server)
             yield
         except BaseException:
-            removal.unload(pipeline, server)
+            loaded_beside.unload(pipeline, server)
             raise

@@ -20,7 +20,7 @@ from scripts.rollout.fleet import Fleet, with_pipelines
 from scripts.rollout.fleet_switch import FleetSwitch
 from scripts.rollout.labelled import Contest
 from scripts.rollout.rollout import Up
-from scripts.server import engines, extra
+from scripts.server import engines, loaded_beside
 from scripts.server.layouts import lay_out, layout
 from scripts.settings.settings import Settings
 from scripts.stacks.many_servers import ManyServers
@@ -39,7 +39,7 @@ class Servers:
         how = layout(settings, CPU)
         self._prove(settings, version, how)
         found = {version.pipeline.ensemble: version.number}
-        for other in extra.read_remembered():
+        for other in loaded_beside.read_remembered():
             try:
                 lay_out(other, how, live.REPOSITORY)
                 self._prove(settings, other, how)
@@ -56,14 +56,14 @@ class Servers:
         wanted = with_pipelines(self._stack, server, loads)
         if wanted != server:
             self._stack.start(wanted)
-        extra.remember(ensemble)
+        loaded_beside.remember(ensemble)
         return wanted
 
     def unload(self, server: State, ensemble: str) -> None:
         if ensemble in server.pipelines:
             left = {name: number for name, number in server.pipelines.items() if name != ensemble}
             self._stack.start(with_pipelines(self._stack, server, left))
-        extra.forget(ensemble)
+        loaded_beside.forget(ensemble)
 
     def find_addresses(self, server: State) -> dict[str, Address]:
         """Of each server that is reached, by its name."""

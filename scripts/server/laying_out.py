@@ -7,7 +7,7 @@ from scripts.base import console
 from scripts.recipes import pipelines
 from scripts.repository import history, old_versions
 from scripts.repository.shared import Shared
-from scripts.server import engines, extra, layouts, served, up
+from scripts.server import engines, layouts, loaded_beside, served, up
 from scripts.server.recover import recover
 from scripts.settings.settings import Settings
 from scripts.stacks.stack import Stack
@@ -20,7 +20,7 @@ def lay_out(stack: Stack, settings: Settings, how: str) -> None:
     if seed:
         recover(None, seed, shared)
     version = up.build_and_activate(stack, settings, main, seed, shared)
-    extra.lay_out(layouts.layout(settings, engines.engine_for(stack)))
+    loaded_beside.lay_out(layouts.layout(settings, engines.engine_for(stack)))
     up.note_main()
     if version == seed:
         console.note(f"{version.describe()}: nothing to lay out")

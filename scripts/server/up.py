@@ -35,7 +35,7 @@ from scripts.repository import (
 )
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
-from scripts.server import engines, extra
+from scripts.server import engines, loaded_beside
 from scripts.server.healthy import unhealthy_reason
 from scripts.server.layouts import fingerprint, hash_layout, lay_out, layout
 from scripts.server.recover import recover
@@ -88,7 +88,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         if elsewhere:
             _place_others(settings, how)
         if not stack.many:
-            extra.lay_out(how)
+            loaded_beside.lay_out(how)
         shared.push_live()
         loads = stack.many.list_pipelines(settings, version) if stack.many else {}
         with ExitStack() as settled:
@@ -96,7 +96,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
             _record(shared, version, seed, settings)
             note_main()
         if not stack.many:
-            extra.load_again(server)
+            loaded_beside.load_again(server)
         console.note(f"drop a picture on its page: {server.shown[0].url}/")
         return server
 
@@ -126,7 +126,7 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
         if stack.many:
             server = stack.many.load(server, version)
         else:
-            extra.load(server, pipeline.ensemble, hash_layout(pipeline) != before)
+            loaded_beside.load(server, pipeline.ensemble, hash_layout(pipeline) != before)
         _record(shared, version, seed, settings)
         console.note(f"up: {describe_server(server, version)}")
     return server
@@ -153,7 +153,7 @@ def _keep_beside(before: str) -> None:
     """The main pipeline of the last `make up` is served on if another takes its place."""
     earlier = next((each for each in pipelines.others() if each.name == before), None)
     if earlier and serving(earlier):
-        extra.remember(earlier.ensemble)
+        loaded_beside.remember(earlier.ensemble)
         ending = f"make unload TRITON_MODEL={earlier.ensemble}"
         console.note(f"{earlier.ensemble} is served beside {pipelines.main_name()}; {ending}")
 
@@ -344,7 +344,7 @@ def _take_over(
     settled: ExitStack,
 ) -> State:
     """The server from before answers until the new one does, and longer if that fails."""
-    beside = [each.pipeline.ensemble for each in extra.read_remembered()]
+    beside = [each.pipeline.ensemble for each in loaded_beside.read_remembered()]
     with _lay_out_as_before(stack, known, settings, version.pipeline):
         new = stack.start_beside(known, wanted, beside)
         try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from extensions.upkeep import upgrade
 from scripts.base import console, lock
 from scripts.recipes import pipelines
-from scripts.server import extra, served, up
+from scripts.server import loaded_beside, served, up
 from scripts.settings.settings import SERVER, Settings, names
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
@@ -39,7 +39,7 @@ def main() -> int:
     why = upgrade.explain_rebuild(stack, pipelines.main())
     if why:
         console.note(f"{version.title} does not fit any more ({why}); it is built anew beside it")
-    loaded, again = extra.read_loaded() if runs else [], []
+    loaded, again = loaded_beside.read_loaded() if runs else [], []
     for pipeline in pipelines.others():
         anew = bool(loaded) and pipeline.ensemble in loaded
         change = upgrade.explain_rebuild(stack, pipeline)

@@ -38,7 +38,7 @@ def upgrade() -> None:
         f"{COMMANDS}.upgrade.state.load": lambda: KNOWN,
         f"{COMMANDS}.upgrade.as_it_runs": lambda _: None,
         f"{COMMANDS}.upgrade.flavour": MagicMock(),
-        f"{COMMANDS}.upgrade.extra.read_loaded": list,
+        f"{COMMANDS}.upgrade.loaded_beside.read_loaded": list,
         f"{COMMANDS}.upgrade.pipelines.others": lambda: [text],
         f"{COMMANDS}.upgrade.up.bring_up": lambda _: KNOWN,
     })  # fmt: skip

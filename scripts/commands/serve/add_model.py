@@ -29,8 +29,8 @@ from scripts.base.paths import ROOT
 from scripts.recipes import folders
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import evaluations, own_pipelines
-from scripts.server import agreeing, ask, up
-from scripts.server.own import adding, removal
+from scripts.server import agreeing, ask, loaded_beside, up
+from scripts.server.own import adding
 from scripts.server.running import running_server
 from scripts.settings import arguments
 from scripts.stacks import flavour
@@ -70,6 +70,6 @@ def add_pipeline(name: str, samples: list[agreeing.Sample]) -> tuple[Pipeline, S
             agreeing.require(pipeline, server)
             agreeing.require_shown(pipeline, server, samples)
         except BaseException:
-            removal.unload(pipeline, server)
+            loaded_beside.unload(pipeline, server)
             raise
     return pipeline, server

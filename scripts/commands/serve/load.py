@@ -11,8 +11,8 @@ from scripts.base import console
 from scripts.recipes import pipelines
 from scripts.repository import live
 from scripts.repository.shared import Shared
-from scripts.server import engines, extra, model_control, own_models
-from scripts.server.triton import loading
+from scripts.server import engines, loaded_beside, model_control
+from scripts.server.triton.control import Control
 from scripts.settings import arguments
 from scripts.stacks import flavour, state
 
@@ -20,18 +20,18 @@ from scripts.stacks import flavour, state
 def main() -> int:
     server = state.require()
     server.require_one_server()
-    own = (named := arguments.load().triton_model) in own_models.names()
+    own = (named := arguments.load().triton_model) in loaded_beside.list_own()
     if own:
-        own_models.lay_out(named, server)
+        loaded_beside.lay_out_own(named, server)
         Shared(server.settings_at_start, pipelines.main()).push_live()
     name = model_control.find_triton_model(server)
     if not own and (live.REPOSITORY / name).is_dir():
         stack = flavour.stack_of(server)
-        own_models.require_its_code(live.REPOSITORY / name, engines.engine_for(stack))
+        loaded_beside.require_its_code(live.REPOSITORY / name, engines.engine_for(stack))
     with console.waiting(f"loading {name}"):
-        loading.load(server.admin, name, model_control.LONGEST_S)
+        Control(server.admin, model_control.LONGEST_S).load(name)
     if own or name in {pipeline.ensemble for pipeline in pipelines.others()}:
-        extra.remember(name)
+        loaded_beside.remember(name)
     for model in model_control.in_memory(server, name):
         if model.state == "READY":
             console.note(

@@ -13,7 +13,7 @@ from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import own_pipelines
 from scripts.repository.shared import Shared
-from scripts.server.own import removal
+from scripts.server import loaded_beside
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks import state
@@ -40,7 +40,7 @@ def main() -> int:
 
 def remove(pipeline: Pipeline) -> None:
     server = state.load()
-    removal.unload(pipeline, server)
+    loaded_beside.unload(pipeline, server)
     own_pipelines.remove(pipeline)
     if pipelines.find_noted() == pipeline.name:
         pipelines.forget_main()

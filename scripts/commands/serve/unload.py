@@ -10,8 +10,8 @@ import time
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.repository import live
-from scripts.server import extra, model_control
-from scripts.server.triton import loading
+from scripts.server import loaded_beside, model_control
+from scripts.server.triton.control import Control
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
@@ -31,7 +31,7 @@ def main() -> int:
             f"{live.describe_network(name)} is needed to answer pictures",
             "change it and make load it, or stop serving with make down",
         )
-    extra.forget(name)
+    loaded_beside.forget(name)
     if not model_control.in_memory(server, name):
         console.note(f"{name} is not loaded")
         return 0
@@ -44,7 +44,7 @@ def main() -> int:
 
 def unload(server: State, model: str) -> None:
     with console.waiting(f"unloading {model}") as waiting:
-        loading.unload(server.admin, model, model_control.LONGEST_S)
+        Control(server.admin, model_control.LONGEST_S).unload(model)
         while model_control.in_memory(server, model):
             if waiting.seconds > model_control.LONGEST_S:
                 raise UserError(

@@ -1,19 +1,34 @@
-"""Loading and unloading in the running server, with configs that last until the next load."""
+"""Loads and unloads models in the running server, with the admin key.
+
+Over gRPC: over HTTP, a load blocks one of the server's few threads and all of its connections.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf import json_format
 
 from bundle_serving.address import Address
 from bundle_serving.process.cores import UNSEEN
+from bundle_serving.process.guard import GRPC_HEADER
 from bundle_serving.protocol.messages import ModelConfig
-from scripts.base import interrupts
+from scripts.base import interrupts, lock
 from scripts.base.errors import UserError
-from scripts.server.triton import loading
+from scripts.stacks import admin_key
+
+if TYPE_CHECKING:
+    from tritonclient.utils import InferenceServerException
+
+# The door's message.
+REFUSED = "the admin key"
+# Where the places begin at which a Python model was; the log has them too.
+OF_A_TRACEBACK = " At: "
 
 
 @dataclass(frozen=True)
@@ -24,16 +39,27 @@ class Control:
     def load(
         self,
         model: str,
-        config: ModelConfig,
+        config: ModelConfig | None = None,
         files: Mapping[str, bytes] | None = None,
     ) -> None:
-        text = json_format.MessageToJson(config, preserving_proto_field_name=True)
+        """Loads a model from the repository; or with this config and, for a model that is not in
+        the repository, with these files. Neither outlives the server."""
+        named = {f"file:{name}": content for name, content in (files or {}).items()}
+        text = config and json_format.MessageToJson(config, preserving_proto_field_name=True)
         # The server would continue, and removing files meanwhile would hang it.
-        with interrupts.defer_interrupts("the server has finished this load"):
-            loading.load(self.address, model, self.limit, text, files)
+        held = interrupts.defer_interrupts("the server has finished this load")
+        with (
+            held if config else nullcontext(),
+            lock.hands_off(),
+            self._ask(f"the load of {model}") as (client, key),
+        ):
+            client.load_model(
+                model, headers=key, config=text, files=named, client_timeout=self.limit
+            )
 
     def unload(self, model: str) -> None:
-        loading.unload(self.address, model, self.limit)
+        with lock.hands_off(), self._ask(f"the unload of {model}") as (client, key):
+            client.unload_model(model, headers=key, client_timeout=self.limit)
 
     def wait_for(self, models: Iterable[str]) -> None:
         """Waits for loads whose command is gone."""
@@ -55,21 +81,53 @@ class Control:
         return [model for model in models if model in wanted]
 
     def _names_in(self, state: str) -> set[str]:
-        return loading.in_state(state, self.address, self.limit)
+        with self._ask("what it loads") as (client, key):
+            index = client.get_model_repository_index(headers=key, client_timeout=self.limit)
+        return {model.name for model in index.models if model.state == state}
+
+    @contextmanager
+    def _ask(self, what: str) -> Iterator[tuple[Any, dict[str, str]]]:
+        # A fifth of a second to import, and a server that starts often has nothing more to load.
+        from tritonclient.utils import InferenceServerException
+
+        from scripts.server.triton import triton_grpc
+
+        client = triton_grpc.client(self.address)
+        try:
+            yield client, {GRPC_HEADER: admin_key.load(), **triton_grpc.headers(self.address)}
+        except InferenceServerException as fault:
+            raise self._refusal(what, fault) from None
+        finally:
+            client.close()
+
+    def _refusal(self, what: str, fault: InferenceServerException) -> UserError:
+        whole = " ".join(str(fault.message()).split())
+        message = whole.partition(OF_A_TRACEBACK)[0][:400].rstrip("; ")
+        if REFUSED in message:
+            return UserError(
+                f"{self.address} rejects the key in {admin_key.SHOWN}",
+                "make up restarts it with this key",
+            )
+        if fault.status() == "StatusCode.DEADLINE_EXCEEDED":
+            return UserError(
+                f"{self.address} does not answer {what} within {self.limit:g} s",
+                "if this persists: make down && make up",
+            )
+        if fault.status() == "StatusCode.UNAVAILABLE":
+            message = f"{self.address} does not answer {what}: {message}"
+        return UserError(message, "see make logs")
 
 
 def pin_steps(ensemble: ModelConfig, models: Mapping[str, int]) -> ModelConfig:
     """The ensemble with each of these steps pinned to one version."""
-    config = ModelConfig()
-    config.CopyFrom(ensemble)
+    config = deepcopy(ensemble)
     for step in config.ensemble_scheduling.step:
         step.model_version = models.get(step.model_name, step.model_version)
     return config
 
 
 def serving_both(member: ModelConfig, *versions: int, unseen: int | None = None) -> ModelConfig:
-    config = ModelConfig()
-    config.CopyFrom(member)
+    config = deepcopy(member)
     config.version_policy.specific.versions[:] = versions
     if unseen:
         config.parameters[UNSEEN].string_value = str(unseen)

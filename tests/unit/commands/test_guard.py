@@ -11,7 +11,8 @@ from bundle_serving.address import Address
 from bundle_serving.process import guard
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.server.triton import loading, triton_api
+from scripts.server.triton import triton_api
+from scripts.server.triton.control import Control
 from scripts.stacks import admin_key
 
 
@@ -65,7 +66,7 @@ def test_a_server_that_hangs_is_given_up(key: Path) -> None:
         with pytest.raises(UserError) as fault:
             triton_api.post(address, "/repository/index", timeout=0.3)
         with pytest.raises(UserError) as load:
-            loading.load(address, "any", 0.3)
+            Control(address, 0.3).load("any")
     assert "/v2/repository/index within 0.3 s" in fault.value.cause
     assert "does not answer the load of any within 0.3 s" in load.value.cause
     assert "make down" in fault.value.remedy == load.value.remedy

@@ -13,7 +13,7 @@ from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.repository import archive, history, live, model_folders
-from scripts.server import extra
+from scripts.server import loaded_beside
 from scripts.settings.settings import DEFAULTS
 from scripts.stacks import admin_key
 
@@ -29,7 +29,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(archive, "HERE", tmp_path / "versions")
     monkeypatch.setattr(live, "REPOSITORY", tmp_path / "live")
     monkeypatch.setattr(admin_key, "PATH", tmp_path / "key" / "admin.key")
-    monkeypatch.setattr(extra, "EARLIER", tmp_path / "run" / BESIDE)
+    monkeypatch.setattr(loaded_beside, "EARLIER", tmp_path / "run" / BESIDE)
     monkeypatch.setenv("OWN", str(tmp_path / "own"))
     for name in LIVE:
         history.add(pipelines.find_pipeline(name), history.SERVES, 1, "up")
@@ -40,7 +40,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def remembered() -> set[str]:
-    return {version.pipeline.ensemble for version in extra.read_remembered()}
+    return {version.pipeline.ensemble for version in loaded_beside.read_remembered()}
 
 
 def test_without_a_note_it_is_all_that_was_live(here: Path) -> None:
@@ -50,18 +50,18 @@ def test_without_a_note_it_is_all_that_was_live(here: Path) -> None:
 
 
 def test_a_note_says_what_was_loaded_last(here: Path) -> None:
-    extra.forget(OTHER.ensemble)
+    loaded_beside.forget(OTHER.ensemble)
     assert remembered() == {ONE.ensemble}
-    extra.forget(ONE.ensemble)
+    loaded_beside.forget(ONE.ensemble)
     assert remembered() == set()
-    extra.remember(OTHER.ensemble)
+    loaded_beside.remember(OTHER.ensemble)
     assert remembered() == {OTHER.ensemble}
 
 
 def test_the_note_of_an_earlier_bundle_is_taken_over(here: Path) -> None:
     files.write(here / "run" / BESIDE, json.dumps([OTHER.ensemble, "mine"]))
     assert remembered() == {OTHER.ensemble}
-    extra.remember(ONE.ensemble)
+    loaded_beside.remember(ONE.ensemble)
     assert not (here / "run" / BESIDE).exists()
     expected = sorted([OTHER.ensemble, "mine", ONE.ensemble])
     # In backups, and for a keeper whose container is started again.

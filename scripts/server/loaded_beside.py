@@ -1,30 +1,36 @@
-"""Pipelines and models that are loaded besides the main pipeline, and loaded again after a
-restart."""
+"""Pipelines, and Triton models of the user's that belong to none, that are loaded besides the main
+pipeline, and loaded again after a restart."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.process import keeper_notes
+from scripts.artefacts.exporting import as_words
+from scripts.artefacts.step import COMPLETE
 from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import folders, pipelines
-from scripts.recipes.layout import Layout
-from scripts.repository import archive, live
+from scripts.recipes.layout import CPU, Engine, Layout
+from scripts.recipes.pipelines import Pipeline
+from scripts.repository import archive, live, model_folders
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
-from scripts.server import layouts, own_models
+from scripts.server import engines, layouts
 from scripts.server.served import serving
-from scripts.server.triton import loading
-from scripts.stacks import admin_key
+from scripts.server.triton.control import Control
+from scripts.stacks import admin_key, flavour
 from scripts.stacks.state import State
 
 # The most that reading, compiling and warming up a network takes.
 LOAD_TIMEOUT_S = 120
 
+COMPLETED = ROOT / "build" / "run" / "completed.json"
+HEAD = "# Made from the model itself, since its folder has no config.pbtxt.\n"
 # Where earlier bundles kept the names, and no backup had them.
 EARLIER = ROOT / "build" / "run" / keeper_notes.BESIDE
 
@@ -34,10 +40,21 @@ def load(server: State, pipeline: str, changed: bool) -> None:
     if changed or reason_not_to_trust(server.http, pipeline):
         with console.waiting(f"loading {pipeline}"):
             Shared(server.settings_at_start, pipelines.main()).push_live()
-            loading.load(server.admin, pipeline, LOAD_TIMEOUT_S)
+            Control(server.admin, LOAD_TIMEOUT_S).load(pipeline)
         if reason := reason_not_to_trust(server.http, pipeline):
             raise UserError(f"{pipeline} does not answer: {reason}", "see make logs")
     remember(pipeline)
+
+
+def unload(pipeline: Pipeline, server: State | None) -> None:
+    """Before its files go: removing those of a loaded model hangs its process."""
+    recipe = pipeline.recipe
+    if server and (many := flavour.many_of(server)):
+        many.unload(server, recipe.ensemble)
+    elif server:
+        for model in (recipe.ensemble, *sorted(recipe.members)):
+            Control(server.grpc, LOAD_TIMEOUT_S).unload(model)
+    forget(recipe.ensemble)
 
 
 def load_again(server: State) -> None:
@@ -51,9 +68,9 @@ def load_again(server: State) -> None:
             if model in asked:
                 load(server, model, changed=False)
             else:
-                own_models.lay_out(model, server)
+                lay_out_own(model, server)
                 Shared(server.settings_at_start, pipelines.main()).push_live()
-                loading.load(server.grpc, model, LOAD_TIMEOUT_S)
+                Control(server.grpc, LOAD_TIMEOUT_S).load(model)
         except UserError as fault:
             console.note(f"{model} could not be loaded again: {fault.cause}; {fault.remedy}")
 
@@ -113,3 +130,59 @@ def _remember(loaded: Iterable[str]) -> None:
     for folder in (archive.HERE, admin_key.PATH.parent):
         files.write(folder / keeper_notes.BESIDE, text)
     EARLIER.unlink(missing_ok=True)
+
+
+def list_own() -> set[str]:
+    """A pipeline's models come with its version."""
+    of_pipelines = pipelines.members() | {each.ensemble for each in pipelines.every()}
+    return folders.model_folders().keys() - of_pipelines
+
+
+def lay_out_own(model: str, server: State) -> None:
+    """Brings the repository up to date with the model's folder."""
+    model_folders.furnish_with([model], live.REPOSITORY)
+    folder = live.REPOSITORY / model
+    stack = flavour.stack_of(server)
+    engine = engines.engine_for(stack)
+    require_its_code(folder, engine)
+    has_config = (folders.model_folder(model) / "config.pbtxt").is_file()
+    # NVIDIA's server completes configs by itself.
+    if not has_config and engine is CPU:
+        stack.run_step(COMPLETE, *as_words({"model": folder, "out": COMPLETED}))
+        files.write(folder / "config.pbtxt", HEAD + _as_text(COMPLETED))
+        COMPLETED.unlink()
+    files.let_all_read(folder)
+
+
+def _as_text(path: Path) -> str:
+    from google.protobuf import json_format, text_format
+
+    from bundle_serving.protocol.messages import ModelConfig
+
+    try:
+        config = json_format.ParseDict(json.loads(path.read_text()), ModelConfig())
+    except json_format.ParseError as fault:
+        raise UserError(
+            f"the config that the model says of itself is not valid ({fault})",
+            "write its config.pbtxt",
+        ) from None
+    return text_format.MessageToString(config)
+
+
+def require_its_code(model: Path, engine: Engine) -> None:
+    """Without it, Triton hangs on the load and on every later call for that model."""
+    if not _runs_python(model, engine):
+        return
+    for version in model.iterdir():
+        if version.name.isdecimal() and not (version / "model.py").exists():
+            raise UserError(
+                f"there is no model.py in {model.name}/{version.name}",
+                "add it, or remove the folder",
+            )
+
+
+def _runs_python(model: Path, engine: Engine) -> bool:
+    if (model / "config.pbtxt").is_file():
+        in_use = model_folders.config_in_use(model.parent, model.name, engine)
+        return str(in_use.backend) == "python"
+    return any(model.glob("[1-9]*/model.py"))
