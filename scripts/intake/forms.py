@@ -1,19 +1,28 @@
-"""A user's network in the form that it came in: run as it is, and made into one that is served."""
+"""A user's network in the form that it came in: run as it is, and made into the one that is served,
+which is the first that answers as it does."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
+from numpy.typing import NDArray
+
+from bundle_serving.agreement import Bound, compare
 from bundle_serving.networks import is_ir
+from scripts.artefacts.manifest import external_data
+from scripts.artefacts.progress import tell
+from scripts.artefacts.shapes import sides
 from scripts.base.errors import UserError
 from scripts.intake import foreign, ir, signature
+from scripts.intake.original import Runnable, Session, rows, session
 from scripts.intake.reading import Reading
-from scripts.intake.signature import Signature
+from scripts.intake.signature import Hints, Signature
 
-# One that can be run: an ONNX file's content, or a model of OpenVINO.
-Runnable: TypeAlias = Any
+# Pictures at once, which are to get the answers of each: a graph may branch on their number.
+TOGETHER = (2, 3, 4, 5, 8)
 
 
 class Form(Protocol):
@@ -25,30 +34,31 @@ class Form(Protocol):
     def runnable(self) -> Runnable: ...
 
     def open_batch(self, facts: Signature) -> Form:
-        """As foreign.opened."""
+        """As foreign.open_batch."""
 
     def adopt(
         self, facts: Signature, how: Mapping[str, Any], reading: Reading, one_by_one: bool
     ) -> Runnable:
-        """As foreign.adopted."""
+        """As foreign.adopt_graph."""
 
 
-def read(path: Path, data: Mapping[str, Path]) -> Form:
-    """With what it keeps in other files."""
+def read(
+    path: Path, data: Sequence[Path] | None, how: Mapping[str, Any], output: str, classes: int
+) -> tuple[Form, Signature]:
+    """With what it keeps in other files: those beside it, or `data`. `how` pictures are prepared,
+    its `output` and the number of its `classes` are what the user says."""
+    beside = external_data(path) if data is None else data
+    form = _read_form(path, {each.name: each for each in beside})
+    hints = Hints(sides(how["crop"]), output=output, classes=classes)
+    return form, signature.signature(path, hints, form.model)
+
+
+def _read_form(path: Path, data: Mapping[str, Path]) -> Form:
     if not is_ir(path):
         return _OfOnnx(signature.whole(path, data), path.name)
     from scripts.intake.openvino_ir import OfOpenVino
 
     return OfOpenVino.read(path, ir.weights(path, data))
-
-
-def save(network: Runnable, folder: Path) -> None:
-    if isinstance(network, bytes):
-        (folder / "model.onnx").write_bytes(network)
-        return
-    from scripts.intake import openvino_ir
-
-    openvino_ir.save(network, folder / "model.xml")
 
 
 class _OfOnnx:
@@ -75,3 +85,61 @@ def _serialise(model: Any, name: str) -> bytes:
         return content
     except Exception:  # protobuf's exceptions have no common base class
         raise UserError(f"{name} is larger than 2 GB", "serve a smaller network") from None
+
+
+@dataclass(frozen=True)
+class Conversion:
+    original: Form
+    facts: Signature
+    how: Mapping[str, Any]
+    reading: Reading
+    pixels: NDArray[Any]
+    reference: NDArray[Any]  # what the original says of them
+    bound: Bound
+
+    def write(self, folder: Path) -> bool:
+        """Returns whether it takes several pictures at once. A fixed batch is opened, if that is
+        proved; else pictures come one by one."""
+        for network in self._for_several():
+            if self._agrees(network):
+                _save(network, folder)
+                return True
+        tell("  it takes pictures one by one")
+        _save(self._adopt(self.original, self._fixed, one_by_one=True), folder)
+        return False
+
+    def _for_several(self) -> Iterator[Runnable]:
+        """A file may also say any batch, and compute one."""
+        if self.facts.batch is None:
+            yield self._adopt(self.original, self.facts)
+        yield self._adopt(self.original.open_batch(self._fixed), self._fixed)
+
+    @property
+    def _fixed(self) -> Signature:
+        return replace(self.facts, batch=self.facts.batch or 1)
+
+    def _adopt(self, form: Form, facts: Signature, one_by_one: bool = False) -> Runnable:
+        return form.adopt(facts, self.how, self.reading, one_by_one)
+
+    def _agrees(self, network: Runnable) -> bool:
+        try:
+            asked = session(network, "the converted network")
+            return all(self._agree(asked, count) for count in TOGETHER)
+        except UserError:
+            return False
+
+    def _agree(self, asked: Session, count: int) -> bool:
+        found = rows(asked, self.pixels[:count], together=True)
+        known = self.reference[:count]
+        if len(found) != len(known):
+            return False
+        return compare(known, found, self.reading.answers).within(self.bound)
+
+
+def _save(network: Runnable, folder: Path) -> None:
+    if isinstance(network, bytes):
+        (folder / "model.onnx").write_bytes(network)
+        return
+    from scripts.intake import openvino_ir
+
+    openvino_ir.save(network, folder / "model.xml")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import onnxruntime
@@ -16,9 +16,11 @@ from bundle_serving.onnxruntime_engine import UNSOUND
 from bundle_serving.scores import softmax
 from scripts.base.errors import UserError
 from scripts.intake import plain
-from scripts.intake.forms import Runnable
 from scripts.intake.reading import Reading
 from scripts.intake.signature import Signature
+
+# One that can be run: an ONNX file's content, or a model of OpenVINO.
+Runnable: TypeAlias = Any
 
 REMEDY = "check that it runs by itself, or export it again"
 # How far from usual inputs a network is probed: scores leave any interval there, and

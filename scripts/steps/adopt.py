@@ -16,9 +16,8 @@ from typing import Any
 from bundle_serving.agreement import Bound, compare
 from bundle_serving.networks import is_ir
 from scripts.artefacts.exporting import run
-from scripts.artefacts.manifest import EXPECTED, Foreign, count_of, external_data, lines_of
+from scripts.artefacts.manifest import EXPECTED, Foreign, count_of, lines_of
 from scripts.artefacts.progress import step, tell
-from scripts.artefacts.shapes import sides
 from scripts.base import files
 from scripts.base.errors import UserError
 
@@ -36,22 +35,17 @@ def adopt(wanted: Foreign, out: Path) -> None:
     with step(f"reading {name}"):
         import numpy as np
 
-        from scripts.intake.conversion import TOGETHER, Conversion, convert
         from scripts.intake.ends import has_branches, is_bounded, is_logarithm
         from scripts.intake.foreign import has_eight_bits
-        from scripts.intake.forms import read
+        from scripts.intake.forms import TOGETHER, Conversion, read
         from scripts.intake.original import Original, scores
         from scripts.intake.reading import judge_scores, require_exclusive
-        from scripts.intake.signature import Hints, signature
         from scripts.steps import checked
         from scripts.steps.engine import EIGHT_BITS
 
         identity = wanted.identity()
-        data = external_data(wanted.network) if wanted.data is None else wanted.data
-        form = read(wanted.network, {path.name: path for path in data})
         labels = lines_of(wanted.labels)
-        hints = Hints(sides(how["crop"]), output=wanted.output, classes=len(labels))
-        facts = signature(wanted.network, hints, form.model)
+        form, facts = read(wanted.network, wanted.data, how, wanted.output, len(labels))
         transform = {key: how[key] for key in TRANSFORM if key in how}
     with step(f"asking {name} itself"):
         original = Original(form.runnable, name, facts, how)
@@ -84,7 +78,7 @@ def adopt(wanted: Foreign, out: Path) -> None:
             weights={"source": name, "sha256": identity["sha256"]},
             called="the original",
             answers=reading.answers,
-            together=convert(conversion, draft),
+            together=conversion.write(draft),
             more=more,
         )
         answered = checked.finish(draft, made, shown, reference, bound)

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts.artefacts.exporting import read, read_part
-from scripts.artefacts.manifest import Foreign, Manifest, external_data, lines_of
+from scripts.artefacts.manifest import Foreign, Manifest, lines_of
 from scripts.artefacts.progress import step
-from scripts.artefacts.shapes import sides
 from scripts.base.errors import run_guarded
 
 OUT = "original.npz"
@@ -72,16 +71,12 @@ def _of_foreign(wanted: Foreign) -> Ask | None:
     """None of one number for two classes, which reads only with what its export found out."""
     from scripts.intake import forms
     from scripts.intake.original import Original
-    from scripts.intake.signature import Hints, signature
 
-    data = external_data(wanted.network) if wanted.data is None else wanted.data
-    form = forms.read(wanted.network, {path.name: path for path in data})
-    classes = len(lines_of(wanted.labels))
-    hints = Hints(sides(wanted.pictures["crop"]), output=wanted.output, classes=classes)
-    facts = signature(wanted.network, hints, form.model)
+    how, classes = wanted.pictures, len(lines_of(wanted.labels))
+    form, facts = forms.read(wanted.network, wanted.data, how, wanted.output, classes)
     if facts.classes == 1:
         return None
-    original = Original(form.runnable, wanted.network.name, facts, wanted.pictures)
+    original = Original(form.runnable, wanted.network.name, facts, how)
     return lambda path: int(original.of_file(path.read_bytes())[0].argmax())
 
 

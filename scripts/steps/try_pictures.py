@@ -20,14 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scripts.artefacts import exporting
-from scripts.artefacts.manifest import external_data
 from scripts.artefacts.progress import step, tell
-from scripts.artefacts.shapes import sides
 from scripts.base.errors import UserError, run_guarded
 from scripts.evaluation.paired import Paired
 from scripts.evaluation.scores import LEAST_RIGHT, Answers, find_order
 from scripts.evaluation.share import Share
-from scripts.intake.signature import Hints, Signature, has_any_size, signature
+from scripts.intake.signature import Signature, has_any_size
 
 # Larger than any network takes; whole photos would be resized dozens of times.
 LARGEST = 768
@@ -114,10 +112,7 @@ def search(wanted: Wanted, items: Sequence[tuple[Path, int]]) -> dict[str, Any]:
     from scripts.intake.original import Original
 
     how: How = wanted.pictures
-    data = external_data(wanted.network) if wanted.data is None else wanted.data
-    form = read(wanted.network, {path.name: path for path in data})
-    hints = Hints(sides(how["crop"]), output=wanted.output, classes=wanted.classes)
-    facts = signature(wanted.network, hints, form.model)
+    form, facts = read(wanted.network, wanted.data, how, wanted.output, wanted.classes)
     asked = Asked(Original(form.runnable, wanted.network.name, facts, how), items, wanted.classes)
 
     ways: list[Way] = [lambda how: guess_numbers(how, facts)]
