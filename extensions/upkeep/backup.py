@@ -36,7 +36,7 @@ from scripts.base.paths import DOTENV, ROOT
 from scripts.base.shared import is_shared
 from scripts.recipes import folders
 from scripts.repository import archive, layout_number
-from scripts.settings import compose_env
+from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 
 INDEX, SUM, KEYS, CONTENTS = "backup.json", "backup.json.sha256", "keys", "contents/"
@@ -305,7 +305,7 @@ def _own(backup: Backup) -> Path:
 def _restore_settings(text: str) -> None:
     """Without the lines that make wrote for the other checkout; for those alone who work in this
     one, since they may contain secrets."""
-    lines = [line for line in text.splitlines() if not line.endswith(compose_env.BY_MAKE)]
+    lines = [line for line in text.splitlines() if not line.endswith(dotenv_file.BY_MAKE)]
     mode = 0o660 if is_shared() else 0o600
     if DOTENV.exists():
         files.write(DOTENV.with_name(".env.before"), DOTENV.read_text(), mode)

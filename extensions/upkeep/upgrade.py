@@ -18,7 +18,7 @@ from scripts.repository import archive, history, layout_number, model_folders
 from scripts.repository.archive import Version
 from scripts.server import engines, layouts, served, up
 from scripts.server.healthy import unhealthy_reason
-from scripts.settings import renamed
+from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, state
 from scripts.stacks.stack import Stack
@@ -43,7 +43,7 @@ def require_plain() -> None:
 
 def rewrite_files() -> Iterator[str]:
     """What this bundle writes differently."""
-    for before, now in renamed.in_dotenv().items():
+    for before, now in dotenv_file.list_renamed().items():
         yield f".env: {before} is called {now} now"
     if (number := layout_number.here()) < layout_number.NUMBER:
         yield f"build/versions: layout {number} becomes {layout_number.NUMBER}"
@@ -52,8 +52,8 @@ def rewrite_files() -> Iterator[str]:
 
 
 def write() -> None:
-    if renamed.in_dotenv():
-        renamed.rename()
+    if dotenv_file.list_renamed():
+        dotenv_file.rename()
     layout_number.write()
     if _key_is_elsewhere():
         files.write(admin_key.PATH, EARLIER_KEY.read_text(), 0o600)

@@ -39,12 +39,12 @@ def run(options: set[str], command: str) -> int:
 
 
 def call(command: ModuleType) -> int:
-    from scripts.settings import command_line
+    from scripts.settings import arguments
     from scripts.settings.known import list_idle
 
     # What make runs before a command, such as can_measure, shows no call.
     if re.search("^ *make ", described := command.__doc__ or "", re.MULTILINE):
-        for name in list_idle(described, command_line.list_typed()):
+        for name in list_idle(described, arguments.list_typed()):
             console.note(
                 f"{name}= changes nothing here: omit it; docs/commands.md says what takes it"
             )

@@ -137,6 +137,6 @@ def absolute(word: str) -> Path:
 
 
 def as_makeflags(typed: Mapping[str, str]) -> str:
-    """As make passes on what is typed (scripts/settings/command_line.py)."""
+    """As make passes on what is typed (scripts/settings/arguments.py)."""
     words = (re.sub(r"([\\\s])", r"\\\1", f"{name}={value}") for name, value in typed.items())
     return f" -- {' '.join(words)}"

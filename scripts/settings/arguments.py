@@ -159,6 +159,19 @@ ALL: dict[str, Setting[Any]] = {
 }
 
 
+# Blanks and backslashes in a value are escaped with a backslash.
+_WORD = re.compile(r"(?:\\.|[^\s\\])+", re.DOTALL)
+_ASSIGNED = re.compile(r"(\w+)(?:\+|\?|!|:{1,3})?=")
+
+
+def list_typed(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """The names of the variables given to a make command, settings among them. make passes them on
+    in MAKEFLAGS; the environment also has many variables that are not for us."""
+    _, _, words = f" {environment.get('MAKEFLAGS', '')}".partition(" -- ")
+    found = (_ASSIGNED.match(word) for word in _WORD.findall(words))
+    return [each[1] for each in found if each]
+
+
 def load(environment: Mapping[str, str] = os.environ) -> Arguments:
     return Arguments(
         {name: environment.get(name, "").strip() or each.default for name, each in ALL.items()}

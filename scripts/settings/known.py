@@ -10,8 +10,7 @@ from pathlib import Path
 
 from scripts.base.errors import UserError
 from scripts.base.paths import DOTENV, ROOT
-from scripts.settings import arguments, command_line, settings
-from scripts.settings.renamed import RENAMED
+from scripts.settings import arguments, dotenv_file, settings
 
 # .env may also contain variables of Docker and Compose.
 OF_OTHERS = ("COMPOSE_", "DOCKER_", "BUILDKIT_")
@@ -27,8 +26,8 @@ def require_known(
     environment: Mapping[str, str] = os.environ,
 ) -> None:
     """Checks the command line and .env; the environment has many variables that are not for us."""
-    require_typed(command_line.list_typed() if typed is None else typed, environment)
-    written = settings.in_dotenv(dotenv)
+    require_typed(arguments.list_typed() if typed is None else typed, environment)
+    written = dotenv_file.read(dotenv)
     for name in written:
         if not name.startswith(OF_OTHERS) and not _is_named_in(
             name, written.get("COMPOSE_OVERRIDE")
@@ -68,8 +67,8 @@ def _require(name: str, known: Collection[str], where: str) -> None:
     import difflib  # only for misspelt names
 
     near = difflib.get_close_matches(name.upper(), known, n=1)
-    if name in RENAMED:
-        remedy = f"it is called {RENAMED[name]} now; make upgrade renames it in .env"
+    if name in dotenv_file.RENAMED:
+        remedy = f"it is called {dotenv_file.RENAMED[name]} now; make upgrade renames it in .env"
     elif name in arguments.ALL:
         remedy = f"give it to a command: {name}=…"
     elif near:

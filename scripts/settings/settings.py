@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 from collections.abc import Collection, Mapping
@@ -22,6 +21,7 @@ from bundle_door import settings as door
 from scripts.base import parts
 from scripts.base.errors import UserError
 from scripts.base.paths import CPU_TORCH, DOTENV, EXTENSIONS, KINDS
+from scripts.settings import dotenv_file
 from scripts.settings.architectures import parse_arch
 from scripts.settings.precision import PRECISIONS
 from scripts.settings.setting import (
@@ -432,7 +432,9 @@ class Settings(Served, Place, Switching, Keeping, Gpu, Building):
         """From the environment and .env; each value is checked."""
         typed = os.environ if environment is None else environment
         written = {
-            name: text for name, text in in_dotenv(dotenv).items() if name not in not_in_dotenv
+            name: text
+            for name, text in dotenv_file.read(dotenv).items()
+            if name not in not_in_dotenv
         }
         found = written | {name: typed[name] for name in ALL if name in typed}
         given = {name: found[name].strip() for name in ALL if found.get(name, "").strip()}
@@ -441,27 +443,6 @@ class Settings(Served, Place, Switching, Keeping, Gpu, Building):
             setting.read(settings[name])
         _refuse_a_shared_port(settings.ports)
         return settings
-
-
-def in_dotenv(path: Path) -> dict[str, str]:
-    if not path.exists():
-        return {}
-    from dotenv import dotenv_values  # slow to import
-    from dotenv.parser import parse_stream
-
-    try:
-        text = path.read_text()
-    except UnicodeDecodeError:
-        raise UserError(f"{path.name} is not text", "write NAME=value in each line") from None
-    for each in parse_stream(io.StringIO(text)):
-        if each.error or (each.key and each.value is None):
-            wrong = each.original.string
-            line = each.original.line + wrong[: -len(wrong.lstrip())].count("\n")
-            raise UserError(
-                f"{path.name}, line {line}: {wrong.strip()} is no setting",
-                "write NAME=value, or # before a comment",
-            )
-    return {name: value or "" for name, value in dotenv_values(stream=io.StringIO(text)).items()}
 
 
 def _refuse_a_shared_port(ports: Mapping[str, int]) -> None:

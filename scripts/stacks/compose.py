@@ -22,7 +22,7 @@ from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.repository import place
-from scripts.settings import compose_env
+from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import memory
 from scripts.stacks.engine import execute, remove, require_done, stop_all
@@ -69,7 +69,7 @@ class Compose:
 
     @cached_property
     def project(self) -> str:
-        return compose_env.project_name()
+        return dotenv_file.project_name()
 
     def run(
         self,

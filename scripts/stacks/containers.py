@@ -27,7 +27,7 @@ from scripts.base.paths import IN_CONTAINERS, ROOT
 from scripts.base.ports import free_ports
 from scripts.recipes import pipelines
 from scripts.repository import live, place
-from scripts.settings import compose_env
+from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, certificates, exposure, handover, state, temporary
 from scripts.stacks.compose import PROJECT, RELAY_FOLDER, SERVED, SERVICE, Compose
@@ -152,7 +152,7 @@ class DockerStack:
         self._hand_over_keys()
         wanted.save()
         files.write(SERVED, json.dumps(self._configure(wanted), indent=2) + "\n")
-        compose_env.write(self.project, SERVED)
+        dotenv_file.write_for_compose(self.project, SERVED)
         self._compose_up(SERVED)
 
     def _compose_up(self, file: Path, *options: str) -> None:
@@ -345,7 +345,7 @@ class DockerStack:
         state.forget()
         if SERVED.exists():
             SERVED.unlink()
-            compose_env.write(self.project)
+            dotenv_file.write_for_compose(self.project)
         return any(each.labels[SERVICE] == "server" for each in going)
 
     def _is_to_stop(self, container: Container) -> bool:

@@ -24,7 +24,7 @@ from scripts.base import console, files
 from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.base.text import printable
-from scripts.settings import compose_env
+from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks.compose import PROJECT, Compose
 from scripts.stacks.engine import last_line, require_done
@@ -177,9 +177,9 @@ class Images:
 
     def find_of_folder_name(self, services: Iterable[str]) -> list[str]:
         """Those from the time when the folder's name alone was the project's name."""
-        if self._compose.project == compose_env.folder_name():
+        if self._compose.project == dotenv_file.folder_name():
             return []
-        names = [f"{compose_env.folder_name()}-{each}{self._suffix}" for each in services]
+        names = [f"{dotenv_file.folder_name()}-{each}{self._suffix}" for each in services]
         return [name for name in names if self._compose.engine.images.list(name)]
 
 

@@ -11,7 +11,7 @@ from scripts.base import console, lock
 from scripts.base.paths import DOTENV, ROOT, VENV
 from scripts.recipes import folders
 from scripts.server.stop import stop_server
-from scripts.settings import compose_env
+from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import containers, flavour, images
 
@@ -29,11 +29,11 @@ def main() -> int:
             wheel.unlink()
         if (ROOT / "build").exists():
             shutil.rmtree(ROOT / "build")
-        compose_env.write()
+        dotenv_file.write_for_compose()
     if older:
         console.note(
             "kept, as another folder of this name may use them: images of the older project name "
-            f"{compose_env.folder_name()}; docker image rm {' '.join(older)}"
+            f"{dotenv_file.folder_name()}; docker image rm {' '.join(older)}"
         )
     console.note("clean: removed images, versions, keys and the environment")
     own = folders.own().folder

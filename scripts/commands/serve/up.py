@@ -20,14 +20,14 @@ from scripts.repository import evaluations
 from scripts.server import up
 from scripts.server.own import own_main
 from scripts.server.running import as_it_runs, differing, list_given, running_server
-from scripts.settings import arguments, command_line
+from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks import state
 
 
 def main() -> int:
     evaluations.require_given()
-    own_main.require_a_network(command_line.list_typed())
+    own_main.require_a_network(arguments.list_typed())
     if not arguments.load().model:
         own_main.bring_up(Settings.load())
         evaluations.remember_given(pipelines.main())

@@ -21,8 +21,8 @@ from scripts.repository import archive, layout_number, own_pipelines, place
 from scripts.server import agreeing, engines, laying_out, up
 from scripts.server.own import adding
 from scripts.server.served import serving
-from scripts.settings import arguments
-from scripts.settings.settings import Settings, in_dotenv
+from scripts.settings import arguments, dotenv_file
+from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 from scripts.stacks.stack import Stack
 from scripts.stacks.state import State
@@ -163,7 +163,7 @@ def _settle_name(given: Mapping[str, str], settings: Settings, typed: Mapping[st
 
 def _list_given(typed: Mapping[str, str]) -> dict[str, str]:
     """What says something of the network, if it is the user's own."""
-    written = {**in_dotenv(DOTENV), **typed}
+    written = {**dotenv_file.read(DOTENV), **typed}
     given = {word: text for word in WORDS if (text := written.get(word, "").strip())}
     return given if {*OWN} & given.keys() else {}
 
@@ -185,7 +185,7 @@ def _require_one(name: str, settings: Settings, typed: Mapping[str, str]) -> Non
             f"MAIN={settings.main} names one main pipeline, and FROM= or LABELS= another, {name}",
             "omit one of them",
         )
-    written = in_dotenv(DOTENV)
+    written = dotenv_file.read(DOTENV)
     if {"FROM", "ONNX"} & _list_given(typed).keys():
         for word in ("ARCH", "WEIGHTS"):
             if written.get(word) and not typed.get(word):

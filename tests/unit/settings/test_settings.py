@@ -11,7 +11,7 @@ from scripts.artefacts.manifest import Torchvision
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.program import verbs
-from scripts.settings import arguments, command_line, documents, settings
+from scripts.settings import arguments, documents, settings
 from scripts.settings.known import UnknownSetting, list_idle, require_known
 from scripts.settings.settings import ALL, DEFAULTS, VERSION, names
 from scripts.steps import export
@@ -213,7 +213,7 @@ def test_a_value_behind_make_is_taken_as_typed(tmp_path: Path, value: str) -> No
     )
     shown = done.stdout
     environment = dict(line.split("=", 1) for line in shown.split("\0") if line)
-    assert sorted(command_line.list_typed(environment)) == ["ARCH", "IMG"]
+    assert sorted(arguments.list_typed(environment)) == ["ARCH", "IMG"]
     assert (environment["IMG"], environment["ARCH"]) == (value, "x")
 
 
