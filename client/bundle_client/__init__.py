@@ -33,11 +33,7 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from .aio import AsyncClient
-    from .answers.boxes import Box, Detected
-    from .answers.masks import Area, Segmented
-    from .answers.texts import Sentiment
-    from .answers.vectors import Embedding
-    from .answers.wire import Label, Result
+    from .answers import Area, Box, Detected, Embedding, Label, Result, Segmented, Sentiment
     from .client import Client
     from .errors import (
         ClientError,
@@ -84,16 +80,16 @@ __all__ = [
 # Imported at first use: a synchronous program can do without asyncio, and the command line is
 # ready for Ctrl-C before anything large is imported.
 HOMES = {
-    "Area": "answers.masks",
+    "Area": "answers",
     "AsyncClient": "aio",
-    "Box": "answers.boxes",
+    "Box": "answers",
     "Client": "client",
-    "Detected": "answers.boxes",
-    "Embedding": "answers.vectors",
-    "Label": "answers.wire",
-    "Result": "answers.wire",
-    "Segmented": "answers.masks",
-    "Sentiment": "answers.texts",
+    "Detected": "answers",
+    "Embedding": "answers",
+    "Label": "answers",
+    "Result": "answers",
+    "Segmented": "answers",
+    "Sentiment": "answers",
     "Source": "sources",
     "Watched": "frames",
 }

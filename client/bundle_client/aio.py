@@ -8,13 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from types import TracebackType
-from typing import Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
-from .answers.vectors import MODEL as VECTOR_MODEL
-from .answers.vectors import Embedding, embedding, of_the_service
-from .answers.wire import Result, labels
+from . import answers
+from .answers import Embedding, Form, Result
 from .errors import ClientError
-from .frames import MODEL as VIDEO_MODEL
 from .frames import Watched, Watching
 from .server import Protocol, server
 from .settings import AHEAD, MAX_BYTES, TIMEOUT_S, check_positive, main_model
@@ -67,12 +65,17 @@ class AsyncClient:
         """The `top` likeliest labels for one picture; raises a `ClientError`."""
         check_positive(top=top)
         with name_in_errors(source):
-            picture = await asyncio.to_thread(read, source, self._max_bytes, self.server.timeout)
-            connection = await self._connection()
-            started = time.perf_counter()
-            model = await self._main_model(connection)
-            answer = await self._patiently(partial(connection.infer, model, picture, top))
-            return Result(name_of(source), labels(answer), (time.perf_counter() - started) * 1e3)
+            answer, ms = await self._ask(source, answers.LABELS, self.model, top)
+            return Result(name_of(source), answers.read_labels(answer), ms)
+
+    async def _ask(self, source: Source, form: Form, model: str, top: int = 0) -> tuple[Any, float]:
+        """The answer, and in how many milliseconds it came."""
+        file = await asyncio.to_thread(read, source, self._max_bytes, self.server.timeout)
+        connection = await self._connection()
+        started = time.perf_counter()
+        model = model or await self._main_model(connection)
+        answer = await self._patiently(lambda: connection.ask(form, model, file, top))
+        return answer, (time.perf_counter() - started) * 1e3
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         async def once() -> T:
@@ -93,28 +96,25 @@ class AsyncClient:
     ) -> AsyncIterator[Result]:
         """A result for each picture, in the order of the sources; see `Client`."""
         check_positive(top=top, concurrency=concurrency)
-        return self._many(sources, lambda source: self._settle(source, top), concurrency)
+        return self._many(sources, lambda source: self.classify(source, top), Result, concurrency)
 
-    async def embed(self, source: Source, model: str = VECTOR_MODEL) -> Embedding:
+    async def embed(self, source: Source, model: str = answers.VECTORS.model) -> Embedding:
         """A picture as a vector; see `Client`."""
         with name_in_errors(source):
-            picture = await asyncio.to_thread(read, source, self._max_bytes, self.server.timeout)
-            with of_the_service():
-                connection = await self._connection()
-                started = time.perf_counter()
-                answer = await self._patiently(lambda: connection.embed(model, picture))
-            return embedding(name_of(source), answer, (time.perf_counter() - started) * 1e3)
+            with answers.of_the_service():
+                answer, ms = await self._ask(source, answers.VECTORS, model)
+            return answers.read_vector(name_of(source), answer, ms)
 
     def embed_many(self, sources: Sources, concurrency: int = 4) -> AsyncIterator[Embedding]:
         """A vector for each picture, in the order of the sources; see `Client`."""
         check_positive(concurrency=concurrency)
-        return self._many(sources, self._embed_or_error, concurrency)
+        return self._many(sources, self.embed, Embedding, concurrency)
 
     def watch(
         self,
         frames: Iterable[Source] | AsyncIterable[Source],
         top: int = 5,
-        model: str = VIDEO_MODEL,
+        model: str = answers.FRAMES.model,
     ) -> AsyncIterator[Watched]:
         """The likeliest labels at each frame of a video; see `Client`."""
         return self._watch_frames(
@@ -134,13 +134,18 @@ class AsyncClient:
             await loop.run_in_executor(pool, context.run, watching.end)
             pool.shutdown(wait=False)
 
-    async def _many(self, sources: Sources, ask: Ask[T], concurrency: int) -> AsyncIterator[T]:
+    async def _many(
+        self, sources: Sources, ask: Ask[T], failed: Callable[..., T], concurrency: int
+    ) -> AsyncIterator[T]:
         free = asyncio.Semaphore(concurrency)
         window: deque[asyncio.Task[T]] = deque()
 
         async def in_turn(source: Source) -> T:
             async with free:
-                return await ask(source)
+                try:
+                    return await ask(source)
+                except ClientError as exc:
+                    return failed(name_of(source), error=exc)
 
         try:
             for source in expand(sources):
@@ -152,18 +157,6 @@ class AsyncClient:
         finally:
             for task in window:
                 task.cancel()
-
-    async def _settle(self, source: Source, top: int) -> Result:
-        try:
-            return await self.classify(source, top)
-        except ClientError as exc:
-            return Result(name_of(source), error=exc)
-
-    async def _embed_or_error(self, source: Source) -> Embedding:
-        try:
-            return await self.embed(source)
-        except ClientError as exc:
-            return Embedding(name_of(source), error=exc)
 
     async def _connection(self) -> Connection:
         if self._opened is None:

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from .answers.wire import Result
+from .answers import Result
 from .errors import ClientError, NotInstalled
 from .show import as_json
 

@@ -10,30 +10,16 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
-from .answers.arrays import MODEL as ARRAY_MODEL
-from .answers.arrays import labels as labels_of_arrays
-from .answers.boxes import MODEL as BOX_MODEL
-from .answers.boxes import OUTPUTS as BOX_OUTPUTS
-from .answers.boxes import Detected, read_boxes
-from .answers.masks import MODEL as MASK_MODEL
-from .answers.masks import OUTPUTS as MASK_OUTPUTS
-from .answers.masks import Segmented, read_mask
-from .answers.texts import MODEL as TEXT_MODEL
-from .answers.texts import Sentiment, sentiments
-from .answers.vectors import MODEL as VECTOR_MODEL
-from .answers.vectors import Embedding, embedding, of_the_service
-from .answers.wire import Label, Result, labels
+from . import answers
+from .answers import Detected, Embedding, Form, Label, Result, Segmented, Sentiment
 from .errors import ClientError, PictureRefused, SoundRefused, TextRefused
-from .frames import MODEL as VIDEO_MODEL
 from .frames import Watched, Watching
 from .server import Protocol, server
 from .settings import AHEAD, MAX_BYTES, TIMEOUT_S, check_positive, main_model
-from .sources import SOUNDS, Source, Sources, expand, name_in_errors, name_of, read
+from .sources import PICTURES, SOUNDS, Kind, Source, Sources, expand, name_in_errors, name_of, read
 from .transport.connection import Connection, knock, load
 from .transport.faults import translate_faults
 from .transport.patience import patiently
-
-SOUND_MODEL = "sounds"
 
 T = TypeVar("T")
 
@@ -83,12 +69,21 @@ class Client:
         """The `top` likeliest labels for one picture; raises a `ClientError`."""
         check_positive(top=top)
         with name_in_errors(source):
-            picture = read(source, self._max_bytes, self.server.timeout)
-            connection = self._connection()
-            started = time.perf_counter()
-            model = self._main_model(connection)
-            answer = self._patiently(partial(connection.infer, model, picture, top))
-            return Result(name_of(source), labels(answer), (time.perf_counter() - started) * 1e3)
+            answer, ms = self._ask(source, answers.LABELS, self.model, top)
+            return Result(name_of(source), answers.read_labels(answer), ms)
+
+    def _ask(
+        self, source: Source, form: Form, model: str, top: int = 0, kind: Kind = PICTURES
+    ) -> tuple[Any, float]:
+        """The answer, and in how many milliseconds it came."""
+        file = read(source, self._max_bytes, self.server.timeout, kind)
+        connection = self._connection()
+        if not form.is_of_labels:
+            load(self.server.protocol)  # not part of the answer's time
+        started = time.perf_counter()
+        model = model or self._main_model(connection)
+        answer = self._patiently(lambda: connection.ask(form, model, file, top))
+        return answer, (time.perf_counter() - started) * 1e3
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         def once() -> T:
@@ -113,75 +108,60 @@ class Client:
         asked about at once; sources are taken from an iterator only as results are.
         """
         check_positive(top=top, concurrency=concurrency)
-        return self._many(sources, lambda source: self._settle(source, top), concurrency)
+        return self._many(sources, lambda source: self.classify(source, top), Result, concurrency)
 
-    def embed(self, source: Source, model: str = VECTOR_MODEL) -> Embedding:
+    def embed(self, source: Source, model: str = answers.VECTORS.model) -> Embedding:
         """A picture as a vector, by the service of `make similar`; raises a `ClientError`."""
         with name_in_errors(source):
-            picture = read(source, self._max_bytes, self.server.timeout)
-            with of_the_service():
-                connection = self._connection()
-                load(self.server.protocol)  # not part of the answer's time
-                started = time.perf_counter()
-                answer = self._patiently(lambda: connection.embed(model, picture))
-            return embedding(name_of(source), answer, (time.perf_counter() - started) * 1e3)
+            with answers.of_the_service():
+                answer, ms = self._ask(source, answers.VECTORS, model)
+            return answers.read_vector(name_of(source), answer, ms)
 
     def embed_many(self, sources: Sources, concurrency: int = 4) -> Iterator[Embedding]:
         """A vector for each picture, as `classify_many` gives results."""
         check_positive(concurrency=concurrency)
-        return self._many(sources, self._embed_or_error, concurrency)
+        return self._many(sources, self.embed, Embedding, concurrency)
 
-    def sentiment(self, *texts: str, model: str = TEXT_MODEL) -> list[Sentiment]:
+    def sentiment(self, *texts: str, model: str = answers.TEXTS.model) -> list[Sentiment]:
         """How each of the texts is meant; raises a `ClientError`."""
         connection = self._connection()
         try:
-            answer = self._patiently(lambda: connection.judge(model, texts))
+            answer = self._patiently(lambda: connection.ask(answers.TEXTS, model, texts))
         except PictureRefused as exc:
             raise TextRefused(exc.cause, exc.remedy) from exc
-        return sentiments(texts, answer)
+        return answers.read_sentiments(texts, answer)
 
-    def place(self, pixels: Any, model: str = ARRAY_MODEL) -> tuple[Label, ...]:
+    def place(self, pixels: Any, model: str = answers.ARRAYS.model) -> tuple[Label, ...]:
         """The likeliest classes of pixels [height, width, 3], from 0 to 255; raises a
         `ClientError`."""
         connection = self._connection()
-        answer = self._patiently(lambda: connection.place(model, pixels))
-        return labels_of_arrays(answer)
+        answer = self._patiently(lambda: connection.ask(answers.ARRAYS, model, pixels))
+        return answers.read_labels(answer, *answers.ARRAYS.outputs)
 
-    def detect(self, source: Source, model: str = BOX_MODEL) -> Detected:
+    def detect(self, source: Source, model: str = answers.BOXES.model) -> Detected:
         """What is where in a picture; raises a `ClientError`."""
         with name_in_errors(source):
-            answer, ms = self._find(source, model, BOX_OUTPUTS)
-            return Detected(name_of(source), read_boxes(answer), ms)
+            answer, ms = self._ask(source, answers.BOXES, model)
+            return Detected(name_of(source), answers.read_boxes(answer), ms)
 
-    def segment(self, source: Source, model: str = MASK_MODEL) -> Segmented:
+    def segment(self, source: Source, model: str = answers.MASKS.model) -> Segmented:
         """What each pixel of a picture belongs to; raises a `ClientError`."""
         with name_in_errors(source):
-            answer, ms = self._find(source, model, MASK_OUTPUTS)
-            return Segmented(name_of(source), *read_mask(answer), ms)
+            answer, ms = self._ask(source, answers.MASKS, model)
+            return Segmented(name_of(source), *answers.read_mask(answer), ms)
 
-    def _find(self, source: Source, model: str, outputs: tuple[str, ...]) -> tuple[Any, float]:
-        picture = read(source, self._max_bytes, self.server.timeout)
-        connection = self._connection()
-        load(self.server.protocol)  # not part of the answer's time
-        started = time.perf_counter()
-        answer = self._patiently(lambda: connection.find(model, picture, outputs))
-        return answer, (time.perf_counter() - started) * 1e3
-
-    def hear(self, source: Source, top: int = 5, model: str = SOUND_MODEL) -> Result:
+    def hear(self, source: Source, top: int = 5, model: str = answers.SOUNDS.model) -> Result:
         """The `top` likeliest labels for one sound, a WAV file; raises a `ClientError`."""
         check_positive(top=top)
         with name_in_errors(source):
-            sound = read(source, self._max_bytes, self.server.timeout, SOUNDS)
-            connection = self._connection()
-            started = time.perf_counter()
             try:
-                answer = self._patiently(lambda: connection.infer(model, sound, top))
+                answer, ms = self._ask(source, answers.SOUNDS, model, top, SOUNDS)
             except PictureRefused as exc:
                 raise SoundRefused(exc.cause, exc.remedy) from exc
-            return Result(name_of(source), labels(answer), (time.perf_counter() - started) * 1e3)
+            return Result(name_of(source), answers.read_labels(answer), ms)
 
     def watch(
-        self, frames: Iterable[Source], top: int = 5, model: str = VIDEO_MODEL
+        self, frames: Iterable[Source], top: int = 5, model: str = answers.FRAMES.model
     ) -> Iterator[Watched]:
         """The likeliest labels at each frame of a video, smoothed over time; raises a
         `ClientError`. A frame is taken from `frames` once the one before it is answered."""
@@ -194,12 +174,28 @@ class Client:
         finally:
             watching.end()
 
-    def _many(self, sources: Sources, ask: Ask[T], concurrency: int) -> Iterator[T]:
+    def _many(
+        self, sources: Sources, ask: Ask[T], failed: Callable[..., T], concurrency: int
+    ) -> Iterator[T]:
+        """`failed`: of a source's name and its error, what is given in the place of an answer."""
         jobs: SimpleQueue[tuple[Future[T], Source] | None] = SimpleQueue()
         window: deque[Future[T]] = deque()
+
+        def work() -> None:
+            while job := jobs.get():
+                future, source = job
+                if future.set_running_or_notify_cancel():
+                    try:
+                        future.set_result(ask(source))
+                    except ClientError as exc:
+                        future.set_result(failed(name_of(source), error=exc))
+                    except BaseException as exc:
+                        future.set_exception(exc)
+            self.close()
+
         for _ in range(concurrency):
             # Not ThreadPoolExecutor, for which Python waits at its exit, after Ctrl-C as well.
-            threading.Thread(target=self._work, args=(jobs, ask), daemon=True).start()
+            threading.Thread(target=work, daemon=True).start()
         try:
             for source in expand(sources):
                 window.append(Future())
@@ -213,28 +209,6 @@ class Client:
                 future.cancel()
             for _ in range(concurrency):
                 jobs.put(None)
-
-    def _work(self, jobs: "SimpleQueue[tuple[Future[T], Source] | None]", ask: Ask[T]) -> None:
-        while job := jobs.get():
-            future, source = job
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(ask(source))
-                except BaseException as exc:
-                    future.set_exception(exc)
-        self.close()
-
-    def _settle(self, source: Source, top: int) -> Result:
-        try:
-            return self.classify(source, top)
-        except ClientError as exc:
-            return Result(name_of(source), error=exc)
-
-    def _embed_or_error(self, source: Source) -> Embedding:
-        try:
-            return self.embed(source)
-        except ClientError as exc:
-            return Embedding(name_of(source), error=exc)
 
     def _connection(self) -> Connection:
         if not hasattr(self._mine, "connection"):

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from . import show
-from .answers.wire import Result
+from .answers import Result
 from .client import Client
 from .errors import CONCERNS_ALL, ClientError, ServerUnreachable
 from .server import PORTS, PROTOCOLS

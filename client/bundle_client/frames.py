@@ -8,7 +8,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from .answers.wire import Label, labels, not_understood, question
+from .answers import FRAMES, Label, not_understood, question, read_labels
 from .errors import ServerBusy
 from .pixels import array_file
 from .server import Server
@@ -18,7 +18,6 @@ from .transport.connection import knock, load, make_headers, over_grpc
 from .transport.faults import translate_faults
 from .transport.patience import patiently
 
-MODEL = "video"
 MOST_SEQUENCES = 2**53
 # The server answers a fault with its status, instead of its text alone, and ends the stream.
 WITH_STATUS = {"triton_grpc_error": "true"}
@@ -73,7 +72,7 @@ class Sequence:
         frames = answer.as_numpy("FRAMES")
         if frames is None or frames.size != 1:
             raise not_understood("no number of frames in it")
-        return labels(answer), int(frames.item())
+        return read_labels(answer), int(frames.item())
 
     def _ask(self, picture: bytes) -> Any:
         self._send(picture, sequence_start=not self._begun)
@@ -101,8 +100,7 @@ class Sequence:
                 lambda result, error: answers.put((result, error)),
                 headers={**make_headers(self._server), **WITH_STATUS},
             )
-        asked = question(tensors, self._model, picture, self._top)
-        asked["outputs"].append(tensors.InferRequestedOutput("FRAMES"))
+        asked = question(tensors, FRAMES, self._model, picture, self._top)
         self._stub.async_stream_infer(**asked, sequence_id=self._number, **flags)
 
     def _hang_up(self) -> None:

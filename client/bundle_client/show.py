@@ -5,11 +5,10 @@ import os
 import sys
 import textwrap
 import unicodedata
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from .answers.boxes import Box, Detected
-from .answers.masks import Segmented
-from .answers.wire import Label, Result
+from .answers import Box, Detected, Label, Result, Segmented
 from .errors import ClientError
 
 if TYPE_CHECKING:
@@ -23,10 +22,7 @@ def as_json(result: Result) -> str:
     """One line with `labels` and `ms`, or with `error`."""
     if result.error is not None:
         return json.dumps({"source": result.source, "error": error_fields(result.error)})
-    found = [
-        {"index": label.index, "label": label.label, "probability": label.probability}
-        for label in result.labels
-    ]
+    found = [asdict(label) for label in result.labels]
     return json.dumps({"source": result.source, "labels": found, "ms": round(result.ms, 1)})
 
 
@@ -84,10 +80,7 @@ def boxes_as_table(found: Detected, console: "Console") -> str:
 
 def areas_as_json(found: Segmented) -> str:
     """One line with `areas` and `ms`."""
-    areas = [
-        {"index": area.index, "label": area.label, "share": round(area.share, 6)}
-        for area in found.areas
-    ]
+    areas = [{**asdict(area), "share": round(area.share, 6)} for area in found.areas]
     return json.dumps({"source": found.source, "areas": areas, "ms": round(found.ms, 1)})
 
 

@@ -5,10 +5,11 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from .annotated import writing
-from .answers.wire import Label
+from .answers import Label
 from .client import Client
 from .errors import ClientError, ServerUnreachable
 from .frames import Watched
@@ -75,10 +76,7 @@ def together(
 
 
 def each_as_json(frame: Frame, watched: Watched) -> None:
-    labels = [
-        {"index": each.index, "label": each.label, "probability": each.probability}
-        for each in watched.labels
-    ]
+    labels = [asdict(each) for each in watched.labels]
     about = {"frame": frame.number, "seconds": round(frame.seconds, 3), "labels": labels}
     about |= {"smoothed": watched.frames, "ms": round(watched.ms, 1)}
     print(json.dumps(about), flush=True)

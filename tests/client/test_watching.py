@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bundle_client.answers.wire import Label
+from bundle_client.answers import Label
 from bundle_client.watching import AFRESH, OneLine
 
 

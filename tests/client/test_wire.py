@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from bundle_client import Label, ServerFault
-from bundle_client.answers.wire import labels, parse_label, question
+from bundle_client.answers import LABELS, parse_label, question, read_labels
 
 
 @pytest.mark.parametrize(
@@ -36,30 +36,30 @@ class Answer:
 
 def test_labels_keep_their_order() -> None:
     output = np.array([[b"0.9:2:two", b"0.1:1:one"]], dtype=object)
-    assert labels(Answer(output)) == (Label(2, "two", 0.9), Label(1, "one", 0.1))
+    assert read_labels(Answer(output)) == (Label(2, "two", 0.9), Label(1, "one", 0.1))
 
 
 @pytest.mark.parametrize("output", [None, np.empty((1, 0), dtype=object)])
 def test_an_answer_without_labels_is_the_servers_fault(output: object) -> None:
     with pytest.raises(ServerFault, match="no labels"):
-        labels(Answer(output))
+        read_labels(Answer(output))
 
 
 def test_labels_in_json_keep_their_order() -> None:
     output = {"name": "OUTPUT", "data": ["0.9:2:two", "0.1:1:one"]}
-    assert labels({"outputs": [output]}) == (Label(2, "two", 0.9), Label(1, "one", 0.1))
+    assert read_labels({"outputs": [output]}) == (Label(2, "two", 0.9), Label(1, "one", 0.1))
 
 
 @pytest.mark.parametrize("outputs", [None, [], [{"name": "OUTPUT"}], [{"name": "X", "data": [1]}]])
 def test_json_without_labels_is_the_servers_fault(outputs: object) -> None:
     with pytest.raises(ServerFault, match="no labels"):
-        labels({"outputs": outputs})
+        read_labels({"outputs": outputs})
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_the_question_holds_the_bytes_as_they_are(protocol: str) -> None:
     tensors = pytest.importorskip(f"tritonclient.{protocol}")
-    asked = question(tensors, "model", b"\x00\xffpicture", 3)
+    asked = question(tensors, LABELS, "model", b"\x00\xffpicture", 3)
     (tensor,) = asked["inputs"]
     assert (tensor.name(), tensor.datatype(), list(tensor.shape())) == ("INPUT", "UINT8", [1, 9])
     assert asked["model_name"] == "model"

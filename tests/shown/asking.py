@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bundle_client import command as asking
-from bundle_client.answers.wire import Label, Result
+from bundle_client.answers import Label, Result
 from bundle_client.errors import PictureRefused
 from tests.shown.running import PHOTO
 

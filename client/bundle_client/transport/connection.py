@@ -3,15 +3,11 @@
 import os
 import socket
 import sys
-from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from ..answers.arrays import question as arrays_question
-from ..answers.texts import question as texts_question
-from ..answers.vectors import question as vectors_question
-from ..answers.wire import question, question_for
+from ..answers import Form, question
 from ..errors import NotInstalled
 from ..server import Protocol, Server
 from .faults import unreachable
@@ -144,23 +140,12 @@ class Connection:
     def tensors(self) -> ModuleType:
         return load(self._protocol)
 
-    def infer(self, model: str, picture: bytes, top: int) -> Any:
-        if isinstance(self._stub, PlainHttp):
-            return self._stub.classify(model, picture, top, **self._limits)
-        return self._stub.infer(**question(self.tensors, model, picture, top), **self._limits)
-
-    def judge(self, model: str, texts: Sequence[str]) -> Any:
-        return self._stub.infer(**texts_question(self.tensors, model, texts), **self._limits)
-
-    def place(self, model: str, pixels: Any) -> Any:
-        return self._stub.infer(**arrays_question(self.tensors, model, pixels), **self._limits)
-
-    def find(self, model: str, picture: bytes, outputs: Sequence[str]) -> Any:
-        asked = question_for(self.tensors, model, picture, outputs)
-        return self._stub.infer(**asked, **self._limits)
-
-    def embed(self, model: str, picture: bytes) -> Any:
-        return self._stub.infer(**vectors_question(self.tensors, model, picture), **self._limits)
+    def ask(self, form: Form, model: str, asked: Any, top: int = 0) -> Any:
+        """`top`: so many labels."""
+        if form.is_of_labels and isinstance(self._stub, PlainHttp):
+            return self._stub.classify(model, asked, top, **self._limits)
+        whole = question(self.tensors, form, model, asked, top)
+        return self._stub.infer(**whole, **self._limits)
 
     def metadata(self) -> Any:
         """What the server says of itself, as a dict."""

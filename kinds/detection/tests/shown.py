@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bundle_client.answers.boxes import Box, Detected
+from bundle_client.answers import Box, Detected
 from bundle_client.show import boxes_as_table
 from scripts.base import console
 from tests.shown.running import PHOTO

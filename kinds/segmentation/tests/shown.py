@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bundle_client.answers.masks import Area, Segmented
+from bundle_client.answers import Area, Segmented
 from bundle_client.show import areas_as_table
 from scripts.base import console
 from tests.shown.running import PHOTO

@@ -65,7 +65,7 @@ def test_a_command_that_only_asks_imports_nothing_large(
     imported = {line.split("|")[-1].strip() for line in asked.stderr.splitlines()}
     assert {
         "scripts",
-        "bundle_client.answers.wire" if command == "classify" else "rich",
+        "bundle_client.answers" if command == "classify" else "rich",
     } <= imported
     # What is in a container is asked of Docker.
     needed = {"docker"} if command == "status" and served.settings["FLAVOUR"] != "local" else set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bundle_client.answers.wire import parse_label
+from bundle_client.answers import parse_label
 from kinds.places.serving.arrays import ArrayError, Squares, to_answers, to_square, to_squares
 
 HOW = Squares(256, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225])

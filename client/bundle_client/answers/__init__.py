@@ -1,1 +1,0 @@
-"""What the server answers, as a program wants it: labels, boxes, areas, vectors."""
