@@ -1,13 +1,16 @@
 """A pipeline's versions and the live repository, also in another place if the settings name one:
 for the server, which reads from there, and for other machines that publish and roll out.
 
-Everything is built in local folders first; changes are then uploaded.
+Everything is built in local folders first; changes are then uploaded. What is removed goes from
+both, if nobody goes back to it: KEEP_VERSIONS.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 
+from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, live, place
@@ -57,9 +60,36 @@ class Shared:
             content = history.path(self._pipeline).read_bytes()
             self._remote.archive.write(self._name_there(history.NAME), content)
 
-    def forget_version(self, number: int) -> None:
+    def list_surplus(self, keep: int) -> list[int]:
+        """All but the newest, the live one, the one that a rollback returns to, and the last one
+        that was published, which may be an earlier one again."""
+        events = history.read(self._pipeline)
+        published = [event.version for event in events if event.what == history.PUBLISHED]
+        needed = {history.serving(events), history.find_previous(events), *published[-1:]}
+        if cut := history.cut_off(events):
+            needed.add(cut.version)
+        known = archive.numbers(self._pipeline)
+        return [number for number in known[:-keep] if number not in needed]
+
+    def remove(self, number: int, how: str) -> None:
+        """First from where it would come back."""
         if self._remote:
             self._remote.archive.remove(self._name_there(f"{number}/"))
+        home = archive.home(self._pipeline)
+        going = home / f".{number}.old.tmp"
+        shutil.rmtree(going, ignore_errors=True)
+        (home / str(number)).rename(going)  # nobody meets half a version
+        self.record(history.REMOVED, number, how)
+        shutil.rmtree(going)
+
+    def trim(self, keep: int, how: str) -> None:
+        """After a new version: leaves no more than are wanted."""
+        if numbers := self.list_surplus(keep):
+            for number in numbers:
+                self.remove(number, how)
+            shown = f"version{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+            what = f"{self._pipeline.mark} {shown}".strip()
+            console.note(f"removed {what} (KEEP_VERSIONS={keep})")
 
     def forget(self) -> None:
         """Removes all of its versions."""

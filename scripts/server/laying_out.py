@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from scripts.base import console
 from scripts.recipes import pipelines
-from scripts.repository import history, old_versions
+from scripts.repository import history
 from scripts.repository.shared import Shared
 from scripts.server import engines, layouts, loaded_beside, served, up
 from scripts.server.recover import recover
@@ -26,5 +26,5 @@ def lay_out(stack: Stack, settings: Settings, how: str) -> None:
         console.note(f"{version.describe()}: nothing to lay out")
         return
     shared.record(history.SERVES, version.number, how, version.what)
-    old_versions.trim(shared, main, settings.keep_versions, how)
+    shared.trim(settings.keep_versions, how)
     console.note(f"laid out: {version.describe()}; a running server loads it when it restarts")

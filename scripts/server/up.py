@@ -30,7 +30,6 @@ from scripts.repository import (
     layout_number,
     live,
     model_folders,
-    old_versions,
     place,
 )
 from scripts.repository.archive import Version
@@ -200,7 +199,7 @@ def _place_others(settings: Settings, how: Layout) -> None:
 def _record(shared: Shared, version: Version, seed: Version | None, settings: Settings) -> None:
     if version != seed:
         shared.record(history.SERVES, version.number, "up", version.what)
-        old_versions.trim(shared, version.pipeline, settings.keep_versions, "up")
+        shared.trim(settings.keep_versions, "up")
     else:  # what serves was perhaps made live elsewhere, or before the door read it
         history.show(version.pipeline)
     shared.push_history()

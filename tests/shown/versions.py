@@ -99,7 +99,6 @@ def publish() -> None:
         f"{at}.up.settings_of": MagicMock(),
         f"{at}.up.build_version": build_another,
         f"{at}.flavour.stack": MagicMock(),
-        f"{at}.old_versions.trim": lambda *_: None,
     })  # fmt: skip
 
 

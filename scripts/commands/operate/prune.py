@@ -23,7 +23,7 @@ from scripts.base.disk import Item
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import archive, history, old_versions
+from scripts.repository import archive, history
 from scripts.repository.shared import Shared
 from scripts.server import engines
 from scripts.settings import arguments
@@ -85,7 +85,7 @@ def _versions(pipeline: Pipeline, settings: Settings) -> Iterator[Item]:
     events = history.read(pipeline)
     names = {history.find_previous(events): "previous", history.serving(events): "live"}
     numbers = archive.numbers(pipeline)
-    surplus = old_versions.surplus(pipeline, settings.keep_versions)
+    surplus = shared.list_surplus(settings.keep_versions)
     folders = {number: archive.home(pipeline) / str(number) for number in numbers}
     for number, folder in folders.items():
         others = [each for other, each in folders.items() if other != number]
@@ -95,7 +95,7 @@ def _versions(pipeline: Pipeline, settings: Settings) -> Iterator[Item]:
             disk.measure_occupied([folder], others),
             disk.days_old(folder / archive.RECORD),
             f"older than the newest {settings.keep_versions}" if number in surplus else "",
-            partial(old_versions.remove, shared, pipeline, [number], "prune"),
+            partial(shared.remove, number, "prune"),
         )
 
 

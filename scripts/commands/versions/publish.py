@@ -13,7 +13,7 @@ import os
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
-from scripts.repository import history, old_versions
+from scripts.repository import history
 from scripts.repository.shared import Shared
 from scripts.server import served, up
 from scripts.server.own import adding
@@ -58,7 +58,7 @@ def main() -> int:
             return 0
         shared.push_version(version)
         shared.record(history.PUBLISHED, version.number, "publish", version.what)
-        old_versions.trim(shared, pipeline, settings.keep_versions, "publish")
+        shared.trim(settings.keep_versions, "publish")
     done = f"published: {version.describe()}; next: make rollout{pipeline.option}"
     console.note(done, version=version.number)
     return 0

@@ -13,7 +13,7 @@ from bundle_serving.process import processes
 from scripts.base import disk
 from scripts.base.errors import UserError, of_the_machine, run_guarded
 from scripts.recipes import pipelines
-from scripts.repository import archive, history, old_versions
+from scripts.repository import archive, history
 from scripts.repository.shared import Shared
 from scripts.settings.settings import DEFAULTS, Settings
 
@@ -35,8 +35,7 @@ def publish(network: str) -> int:
 
 
 def trim(keep: int) -> None:
-    first = pipelines.main()
-    old_versions.trim(Shared(Settings(DEFAULTS), first), first, keep, "publish")
+    Shared(Settings(DEFAULTS), pipelines.main()).trim(keep, "publish")
 
 
 def test_thirty_publishes_leave_a_folder_of_bounded_size(here: Path) -> None:
