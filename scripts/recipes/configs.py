@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,16 @@ from scripts.recipes import folders
 from scripts.recipes.layout import GPU, Engine, Share
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
     from bundle_serving.protocol.messages import ModelConfig
 
 LABELS = "labels.txt"
+# Triton's own switches that a recipe may set, over what the bundle writes. The rest is what the
+# bundle itself relies on: names, tensors, versions, steps.
+SWITCHES = ("dynamic_batching", "instance_group", "model_warmup", "optimization", "parameters")
+
+Triton = Mapping[str, Mapping[str, Any]]  # what a recipe sets, by model
 
 
 def read(path: Path) -> ModelConfig:
@@ -112,3 +119,56 @@ def set_warmup_file(member: Any, file: Path) -> None:
             if tensor.input_data_file:
                 warm.name, tensor.input_data_file = file.stem, file.name
                 tensor.dims[:] = [file.stat().st_size]
+
+
+def require_switches(triton: Triton, ensemble: str, members: Collection[str]) -> None:
+    """Raises UserError if Triton's grammar has no such switches."""
+    if not triton:
+        return
+    from bundle_serving.protocol.messages import ModelConfig
+
+    for model, wanted in triton.items():
+        if model not in members:
+            raise UserError(
+                f"triton: {model} is not a model of {ensemble}",
+                f"choose from {', '.join(sorted(members))}",
+            )
+        for name in wanted:
+            if name not in SWITCHES:
+                raise UserError(
+                    f"triton: {model} sets {name}, which is not a switch",
+                    f"choose from {', '.join(SWITCHES)}",
+                )
+        set_switches(ModelConfig(name=model), triton)
+
+
+def set_switches(member: ModelConfig, triton: Triton) -> bool:
+    """Returns whether there is anything to set."""
+    from google.protobuf import json_format
+
+    wanted = triton.get(member.name, {})
+    try:
+        _set(member, wanted)
+    except json_format.ParseError as fault:
+        raise UserError(
+            f"triton: {member.name}: {' '.join(str(fault).split())}",
+            "see Triton's model_config.proto for its fields",
+        ) from None
+    return bool(wanted)
+
+
+def _set(message: Message, wanted: Mapping[str, Any]) -> None:
+    """A part of a part is set by itself; a list takes the place of the one that was there."""
+    from google.protobuf import json_format
+
+    for name, value in wanted.items():
+        field = message.DESCRIPTOR.fields_by_name.get(name)
+        entries = bool(field and field.message_type and field.message_type.GetOptions().map_entry)
+        if field and field.message_type and not field.is_repeated and isinstance(value, Mapping):
+            getattr(message, name).SetInParent()
+            _set(getattr(message, name), value)
+        else:
+            parsed = json_format.ParseDict({name: value}, type(message)())
+            if not entries:
+                message.ClearField(name)
+            message.MergeFrom(parsed)

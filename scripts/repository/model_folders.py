@@ -20,7 +20,6 @@ from scripts.recipes import configs, folders, pipelines
 from scripts.recipes.configs import LABELS
 from scripts.recipes.layout import GPU, Engine, Layout
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import switches
 
 if TYPE_CHECKING:
     from bundle_serving.protocol.messages import ModelConfig
@@ -173,7 +172,7 @@ def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: P
         else:
             member = configs.read(folder / "config.pbtxt")
         set_here = recipe.set_engine(member, layout.engine), recipe.fit(member, made, layout)
-        is_switched = switches.switch(recipe, member)
+        is_switched = configs.set_switches(member, recipe.triton)
         if is_hasty := configs.drop_delay(member, layout.engine):
             console.note(f"{model} waits for no more requests: several instances would starve")
         is_alone = configs.drop_queue(member, layout.engine)

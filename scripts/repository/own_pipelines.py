@@ -14,10 +14,14 @@ from bundle_serving import NAME
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.recipes import folders, pipelines
+from scripts.recipes import configs, folders, pipelines
+from scripts.recipes.layout import CPU, GPU
 from scripts.recipes.pipelines import Pipeline
-from scripts.recipes.templates import write
+from scripts.recipes.recipe import Recipe
+from scripts.recipes.schema import load
 from scripts.repository import archive, live
+
+HEAD = "# Copied from {}, with what the recipe says. Yours to edit.\n"
 
 
 def require_a_name(name: str) -> None:
@@ -59,7 +63,7 @@ def write_pipeline(pipeline: Pipeline, head: str) -> Iterator[None]:
     keys = pipeline.recipe.model_dump(mode="json", exclude_none=True)
     content = yaml.safe_dump(keys, sort_keys=False, default_flow_style=None)
     try:
-        write(pipeline.recipe, own.models)
+        write_models(pipeline.recipe, own.models)
         files.write(_recipe(pipeline), head + content)
         yield
     except BaseException:
@@ -83,3 +87,57 @@ def remove(pipeline: Pipeline) -> None:
 
 def _recipe(pipeline: Pipeline) -> Path:
     return folders.own().recipes / f"{pipeline.name}.yaml"
+
+
+def write_models(recipe: Recipe, out: Path) -> None:
+    """The model folders of a pipeline that is made for the user: copies of those of its kind's
+    example, with what its recipe says."""
+    example = recipe.example_path()
+    if not example.exists():  # of a kind of the user's
+        wanted = ", ".join(recipe.model_names.values())
+        raise UserError(f"{recipe.ensemble} has no model folders", f"write {wanted} in {out}")
+    names = _map_names(recipe, example)
+    contents = dict(_list_contents(recipe, example, names))  # before any is written
+    # The ensemble last: where it is, all are.
+    for path in sorted(contents, key=lambda path: path.startswith(f"{recipe.ensemble}/")):
+        files.write_bytes(out / path, contents[path])
+
+
+def _map_names(recipe: Recipe, example: Path) -> dict[str, str]:
+    """Of the example's models -> of the recipe's."""
+    if example.is_dir():  # which are called what they are for
+        return dict(recipe.model_names)
+    template = load(example)
+    names = dict(zip(template.model_names.values(), recipe.model_names.values(), strict=True))
+    for engine in (CPU, GPU):
+        names |= zip(template.list_borrowed(engine), recipe.list_borrowed(engine), strict=True)
+    return names
+
+
+def _list_contents(
+    recipe: Recipe, example: Path, names: dict[str, str]
+) -> Iterator[tuple[str, bytes]]:
+    own = {*recipe.model_names.values()}
+    for source, model in names.items():
+        folder = example / source if example.is_dir() else folders.model_folder(source)
+        for path in sorted(folder.rglob("*")) if model in own else ():
+            if path.is_file() and "__pycache__" not in path.parts:
+                config = path.suffix == ".pbtxt"
+                content = (
+                    _adapt_config(recipe, path, names).encode() if config else path.read_bytes()
+                )
+                yield f"{model}/{path.relative_to(folder)}", content
+    for name, text in recipe.own_files().items():
+        yield name, text.encode()
+
+
+def _adapt_config(recipe: Recipe, path: Path, names: dict[str, str]) -> str:
+    from google.protobuf import text_format
+
+    member = configs.read(path)
+    head = HEAD.format(member.name)
+    member.name = names[member.name]
+    for step in member.ensemble_scheduling.step:
+        step.model_name = names[step.model_name]
+    recipe.adapt(member)
+    return head + text_format.MessageToString(member)

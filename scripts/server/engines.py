@@ -23,9 +23,10 @@ from scripts.artefacts.workspace import Workspace
 from scripts.base import console, disk, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
+from scripts.recipes import configs
 from scripts.recipes.layout import CPU, GPU, Engine, Layout, precision_of
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import archive, live, model_folders, switches
+from scripts.repository import archive, live, model_folders
 from scripts.server import judging
 from scripts.settings.settings import Settings
 from scripts.stacks import state
@@ -55,7 +56,8 @@ def make(
     stack: Stack, settings: Settings, layout: Layout, pipeline: Pipeline, made: Workspace
 ) -> None:
     """Exports the network, prepares it for the flavour's hardware, and checks it there."""
-    switches.require(pipeline.recipe)
+    recipe = pipeline.recipe
+    configs.require_switches(recipe.triton, recipe.ensemble, recipe.members)
     if not export(stack, settings, pipeline, made):
         return
     if engine_for(stack) is GPU:

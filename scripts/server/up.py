@@ -23,13 +23,13 @@ from scripts.base.paths import IN_CONTAINERS, ROOT
 from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import Engine, Layout
 from scripts.recipes.pipelines import Pipeline
-from scripts.recipes.templates import write
 from scripts.repository import (
     archive,
     history,
     layout_number,
     live,
     model_folders,
+    own_pipelines,
     place,
 )
 from scripts.repository.archive import Version
@@ -134,7 +134,7 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
 def _furnish(pipeline: Pipeline) -> None:
     """From a recipe of the user's, which may come from another machine."""
     if pipeline.ensemble not in folders.model_folders():
-        write(pipeline.recipe, folders.own().models)
+        own_pipelines.write_models(pipeline.recipe, folders.own().models)
 
 
 def require_lenders(pipeline: Pipeline, engine: Engine) -> None:

@@ -21,8 +21,8 @@ from scripts.recipes.folders import model_folder, model_folders, recipe_files
 from scripts.recipes.layout import CPU, GPU, Engine
 from scripts.recipes.recipe import Recipe
 from scripts.recipes.schema import load
-from scripts.recipes.templates import write
 from scripts.repository import model_folders as laying
+from scripts.repository.own_pipelines import write_models
 from scripts.settings.settings import DEFAULTS
 from tests.project import ROOT
 
@@ -85,7 +85,7 @@ def test_a_recipe_of_the_users_gets_copies_with_its_names(name: str, tmp_path: P
     names = {model: f"my_{model}" for model in recipe.model_names.values()}
     mine = {key: f"my_{model}" for key, model in recipe.models if is_its_own(model, recipe)}
     own = recipe.model_copy(update={"models": recipe.models.model_copy(update=mine)})
-    write(own, tmp_path)
+    write_models(own, tmp_path)
     assert {*names.values()} == {*own.model_names.values()}
     for model, copy in names.items():
         there = files_of(model_folder(model))
@@ -122,7 +122,7 @@ def test_a_kind_without_an_example_wants_its_models_written(
 ) -> None:
     monkeypatch.setattr(Image, "example", "none.yaml")
     with pytest.raises(UserError, match="ensemble_python_resnet50 has no model folders"):
-        write(load(RECIPE), tmp_path)
+        write_models(load(RECIPE), tmp_path)
 
 
 # As recipes of earlier releases have them, and as a user may still write them.
@@ -138,7 +138,7 @@ KEYS = {
 
 def test_keys_of_a_recipe_edit_the_copies(tmp_path: Path) -> None:
     recipe = of_pictures(changed(tmp_path / "mine.yaml", **KEYS))
-    write(recipe, tmp_path)
+    write_models(recipe, tmp_path)
     names = recipe.model_names.values()
     at = {name: configs.read(tmp_path / name / "config.pbtxt") for name in names}
     assert {each.max_batch_size for each in at.values()} == {12} == {recipe.most}
@@ -258,7 +258,7 @@ def test_a_wrong_recipe_is_refused_in_one_line(
 ) -> None:
     path = changed(tmp_path / "odd.yaml", **changes)
     with pytest.raises(UserError) as refused:
-        write(load(path), tmp_path / "out")
+        write_models(load(path), tmp_path / "out")
     error = refused.value
     assert cause in error.cause and remedy in f"{error.cause}; {error.remedy}"
     assert "\n" not in f"{error.cause}{error.remedy}"

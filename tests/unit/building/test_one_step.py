@@ -28,9 +28,9 @@ from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines, schema
 from scripts.recipes.layout import CPU, GPU
-from scripts.recipes.templates import write
 from scripts.repository import custom
 from scripts.repository.archive import Version
+from scripts.repository.own_pipelines import write_models
 from scripts.rollout.preflight import require_sound
 from scripts.server import layouts
 from scripts.settings.settings import DEFAULTS, Settings
@@ -212,7 +212,7 @@ def test_folders_of_an_earlier_release_are_to_be_written_again(
 ) -> None:
     monkeypatch.setenv("OWN", str(tmp_path))
     made = custom.recipe("birds", {"ARCH": "resnet18", "WEIGHTS": "random"})
-    write(made, tmp_path / "model_repository")
+    write_models(made, tmp_path / "model_repository")
     # Its file may have another name than its ensemble.
     file = tmp_path / "recipes" / "many birds.yaml"
     files.write(file, json.dumps(made.model_dump(mode="json", exclude_none=True)))
@@ -231,7 +231,7 @@ def test_folders_of_an_earlier_release_are_to_be_written_again(
     assert "birds" in folders.model_folders()
     shutil.rmtree(command[-1])
     assert "birds" not in folders.model_folders()  # and so make up writes them
-    write(recipe, folders.own().models)
+    write_models(recipe, folders.own().models)
     assert recipe.variant("birds_onnx", one) == "one_step"
 
 

@@ -11,7 +11,6 @@ from scripts.base.errors import UserError
 from scripts.recipes import configs
 from scripts.recipes.recipe import Recipe
 from scripts.recipes.schema import load
-from scripts.repository import switches
 from tests.project import ROOT
 
 NETWORK = "resnet50_onnx"
@@ -21,12 +20,16 @@ def recipe(**switched: Any) -> Recipe:
     return load(ROOT / "kinds" / "image" / "resnet50.yaml").model_copy(update={"triton": switched})
 
 
+def require(recipe: Recipe) -> None:
+    configs.require_switches(recipe.triton, recipe.ensemble, recipe.members)
+
+
 def switched(wanted: dict[str, Any]) -> tuple[ModelConfig, ModelConfig]:
     """Before and after."""
     before = configs.read_model(NETWORK)
     after = ModelConfig()
     after.CopyFrom(before)
-    assert switches.switch(recipe(**{NETWORK: wanted}), after)
+    assert configs.set_switches(after, recipe(**{NETWORK: wanted}).triton)
     return before, after
 
 
@@ -50,9 +53,11 @@ def test_a_part_is_set_beside_the_others_and_a_list_in_place_of_the_old_one() ->
 
 
 def test_nothing_is_set_that_no_recipe_names() -> None:
-    assert not switches.switch(recipe(), ModelConfig(name=NETWORK))
-    assert not switches.switch(recipe(preprocessing={}), ModelConfig(name="preprocessing"))
-    switches.require(recipe())
+    assert not configs.set_switches(ModelConfig(name=NETWORK), recipe().triton)
+    assert not configs.set_switches(
+        ModelConfig(name="preprocessing"), recipe(preprocessing={}).triton
+    )
+    require(recipe())
 
 
 @pytest.mark.parametrize(
@@ -72,5 +77,5 @@ def test_what_triton_does_not_know_is_refused_in_one_line(
     wanted: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(UserError) as refused:
-        switches.require(recipe(**wanted))
+        require(recipe(**wanted))
     assert words in refused.value.cause and "\n" not in refused.value.cause

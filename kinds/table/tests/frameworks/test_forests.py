@@ -34,7 +34,7 @@ from scripts.artefacts.workspace import FOREST, Workspace
 from scripts.base.errors import UserError
 from scripts.recipes import configs
 from scripts.recipes.layout import GPU, precision_of
-from scripts.recipes.templates import write
+from scripts.repository.own_pipelines import write_models
 from tests.project import ROOT
 from tests.python_backend import Tensor, program
 
@@ -74,7 +74,7 @@ def exported(save: Saved, folder: Path) -> Path:
 def config_for(made: Path) -> dict[str, Any]:
     """Of the model that a GPU runs, as Triton gives it to a backend."""
     recipe = adoption.make_recipe("flowers", Path("flowers.json"), {})
-    write(recipe.as_found(Workspace(made.parent)), made.parent / "models")
+    write_models(recipe.as_found(Workspace(made.parent)), made.parent / "models")
     config = configs.read(made.parent / "models" / "flowers_fil" / "config.pbtxt")
     parsed: dict[str, Any] = json_format.MessageToDict(config, preserving_proto_field_name=True)
     return parsed

@@ -19,8 +19,8 @@ from kinds.table.tensors import INPUT, OUTPUT
 from scripts.base.errors import UserError
 from scripts.recipes import configs
 from scripts.recipes.layout import CPU, GPU
-from scripts.recipes.templates import write
 from scripts.repository import sources
+from scripts.repository.own_pipelines import write_models
 from scripts.settings.settings import DEFAULTS, Settings
 
 COLUMNS = ("petal", "sepal")
@@ -166,8 +166,8 @@ def test_a_recipe_of_a_table(tmp_path: Path) -> None:
     export = made.export(settings, CPU)
     assert export.step.layers == ("tables",) and "--source" in export.words
     assert "--forest" in made.export(settings, GPU).words and "--forest" not in export.words
-    write(made, tmp_path / "classes")
-    write(recipe(), tmp_path / "values")
+    write_models(made, tmp_path / "classes")
+    write_models(recipe(), tmp_path / "values")
     (on_gpu, whole), (of_values, plain) = (
         [configs.read(tmp_path / each / f"flowers{end}" / "config.pbtxt") for end in ("_fil", "")]
         for each in ("classes", "values")
