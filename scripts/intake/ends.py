@@ -42,8 +42,6 @@ PICKING, FINDING = (
 # After these a number is still of the same class, or of the same place in a list.
 PASSING = KEEPING | set(BETWEEN) | {"GatherElements", "GatherND", "Concat", "Where"}
 PASSING |= {"Softmax", "Sigmoid", "LogSoftmax", "Clip", "Relu", "Max", "Min", "Exp", "Log", "Neg"}
-# As ONNX numbers kinds: uint8, int8, and so on to int64.
-LEVELS = {2, 3, 4, 5, 6, 7, 12, 13}
 BRANCHING = ("If", "Loop", "Scan", "TensorIterator")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -155,3 +156,26 @@ def _sends_alike(one: Configuration, other: Configuration) -> bool:
 def name_compared(measurements: Sequence[Measurement]) -> str:
     """What the first of them is compared with."""
     return BESIDE.get(measurements[0].configuration.target.label, NETWORK)
+
+
+Shares = dict[str, dict[str, int]]
+
+
+def count_shares(measurements: Sequence[Measurement]) -> Shares:
+    """Which of many servers answered how much: by protocol and server, the requests of all rounds;
+    empty if there is one server."""
+    found: dict[str, Counter[str]] = {}
+    for one in measurements:
+        for sample in one.samples:
+            if sample.answered:
+                found.setdefault(one.configuration.protocol, Counter()).update(sample.answered)
+    return {protocol: dict(sorted(counted.items())) for protocol, counted in found.items()}
+
+
+def share_rows(shares: Shares) -> list[tuple[str, str, int, float]]:
+    """Protocol, server, requests, and their share of the protocol's."""
+    return [
+        (protocol, server, count, count / max(1, sum(counted.values())))
+        for protocol, counted in shares.items()
+        for server, count in counted.items()
+    ]

@@ -1,12 +1,17 @@
-"""One request, with the times of client and server, and what was answered."""
+"""One request: what was answered, and where its time went between client, wire, door and steps.
+
+Client and door measure by clocks of their own. What the client waited beyond the door's total is
+the wire; half of it is drawn before the door and half after it."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import re
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -14,13 +19,28 @@ from bundle_serving import infer
 from bundle_serving.address import Address
 from bundle_serving.infer import Answer, Question
 from scripts.base.errors import UserError
-from scripts.measuring.request_spans import Span, read_timings, spans
 
 TIMEOUT_S = 60
 # What an answer of /classify calls what it found, and how much of it each has.
 SHARES = {"labels": "probability", "boxes": "score", "areas": "share"}
 # Of an output that has more.
 MOST_VALUES = 3
+
+CLIENT, WIRE, DOOR, STEP = "client", "wire", "door", "step"
+LONGEST_BAR = 40
+ENTRY = re.compile(r"([\w.-]+);dur=([\d.]+)(?:;start=([\d.]+))?")
+
+
+@dataclass(frozen=True)
+class Span:
+    where: str
+    name: str
+    start: float  # ms
+    ms: float
+
+    @property
+    def end(self) -> float:
+        return self.start + self.ms
 
 
 def ask_traced(
@@ -107,3 +127,55 @@ def explain_refusal(status: int, content: bytes) -> UserError:
         return UserError(error["cause"], error["remedy"])
     cause, _, remedy = str(error).partition("; ")
     return UserError(cause, remedy or "see make logs")
+
+
+def read_timings(header: str) -> dict[str, Any]:
+    """What Server-Timing says: the total, and what of it was spent where; nothing if it is not the
+    door's."""
+    entries = [found.groups() for found in ENTRY.finditer(header)]
+    totals = [float(ms) for name, ms, start in entries if name == "total" and start is None]
+    found = [
+        {"name": name, "start_ms": float(start), "ms": float(ms)}
+        for name, ms, start in entries
+        if start is not None
+    ]
+    return {"total_ms": totals[0], "spans": found} if totals and found else {}
+
+
+def spans(before: Mapping[str, float], asked_ms: float, timings: Mapping[str, Any]) -> list[Span]:
+    """What the client did before it asked, by name; how long it then waited; what the door says.
+    One follows the other: together they are the total, but for steps at the same time."""
+    found, at = [], 0.0
+    for name, ms in before.items():
+        found.append(Span(CLIENT, name, at, ms))
+        at += ms
+    wire = max(0.0, asked_ms - timings["total_ms"])
+    found.append(Span(WIRE, "to the door", at, wire / 2))
+    found += _in_the_door(timings, at + wire / 2)
+    return [*found, Span(WIRE, "and back", at + asked_ms - wire / 2, wire / 2)]
+
+
+def _in_the_door(timings: Mapping[str, Any], began: float) -> Iterator[Span]:
+    until = 0.0
+    for each in timings["spans"]:
+        if each["start_ms"] > until:
+            yield Span(DOOR, "waiting, hand-over", began + until, each["start_ms"] - until)
+        received = each["name"] == "received"
+        where, name = (DOOR, "receiving the request") if received else (STEP, each["name"])
+        yield Span(where, name, began + each["start_ms"], each["ms"])
+        until = max(until, each["start_ms"] + each["ms"])
+    if timings["total_ms"] > until:
+        yield Span(DOOR, "waiting, hand-over", began + until, timings["total_ms"] - until)
+
+
+def draw_spans(found: Sequence[Span], columns: int) -> Iterator[str]:
+    """As wide as a terminal of so many columns lets the bars be."""
+    total = max(each.end for each in found)
+    width = max(len(each.name) for each in found)
+    room = min(LONGEST_BAR, max(1, columns - width - len("client" + 3 * "  " + "12345.6")))
+    for each in found:
+        begin = min(round(each.start / total * room), room - 1)
+        end = max(begin + 1, round(each.end / total * room))
+        bar = " " * begin + "█" * (end - begin)
+        yield f"{each.where:<6}  {each.name:<{width}}  {each.ms:7.1f}  {bar}".rstrip()
+    yield f"{'total':<6}  {'':<{width}}  {total:7.1f} ms"

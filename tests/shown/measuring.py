@@ -12,11 +12,11 @@ from benchmark.torture import command as torturing
 from benchmark.torture.judging import Row
 from scripts.evaluation.figures import compute_figures
 from scripts.evaluation.scores import Answers
-from scripts.measuring.compare import Change, Comparison
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.measurement import Measurement, Sample
 from scripts.measuring.photos import Inputs
 from scripts.measuring.report import evaluation
+from scripts.measuring.results import Change, Comparison
 from scripts.measuring.waterfall import Counters
 from scripts.measuring.workload import ENSEMBLE, NETWORK, TEXTBOOK, Configuration, Target
 from scripts.recipes.layout import Share

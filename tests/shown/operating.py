@@ -9,7 +9,7 @@ from unittest.mock import patch
 from scripts.base import tables
 from scripts.base.findings import FAILURE, OK, WARNING, Finding
 from scripts.base.paths import ROOT
-from scripts.measuring.request_spans import spans
+from scripts.measuring.one_request import spans
 from scripts.server.model_control import Model
 from tests.shown.running import KNOWN, MODELS, SERVER, STACK, STEPS, VERSION, command, run
 

@@ -24,20 +24,18 @@ from scripts.base import console, files, lock
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.measuring import (
-    compare,
     division,
     machine,
     perf_analyzer,
     photos,
     results,
-    shares,
     subject,
     workload,
 )
-from scripts.measuring.measurement import MOST_SPREAD, Measurement
+from scripts.measuring.measurement import MOST_SPREAD, Measurement, Shares, count_shares
 from scripts.measuring.perf_analyzer import at_hand
 from scripts.measuring.photos import Inputs
-from scripts.measuring.report import headlines, report, terminal
+from scripts.measuring.report import report, terminal
 from scripts.measuring.rounds import measure, seconds_each
 from scripts.measuring.subject import Subject
 from scripts.measuring.workload import Configuration, Target
@@ -100,10 +98,10 @@ def main() -> int:
             "seconds": round(seconds, 2),
             "most_spread": MOST_SPREAD,
         }
-        answered = shares.count_shares(measurements)
+        answered = count_shares(measurements)
         about |= {"servers": answered} if answered else {}
         found = results.as_dict(f"{began:%Y-%m-%d %H:%M} UTC", about, measurements)
-        comparison = compare.compare(old, found) if old else None
+        comparison = results.compare(old, found) if old else None
         report.write(draft, found, measurements, comparison)
     show(measurements, comparison, answered)
     console.note(f"report: {folder.relative_to(ROOT) / 'report.html'}")
@@ -140,10 +138,10 @@ def contenders(server: State) -> Iterator[list[Target]]:
 
 def show(
     measurements: list[Measurement],
-    comparison: compare.Comparison | None,
-    answered: shares.Shares,
+    comparison: results.Comparison | None,
+    answered: Shares,
 ) -> None:
-    if told := headlines.tell(measurements):
+    if told := report.tell(measurements):
         console.say(told)
     terminal.show_figures(measurements)
     if shown := report.for_the_waterfall(measurements):

@@ -17,8 +17,7 @@ from pathlib import Path
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.base.text import printable
-from scripts.measuring.one_request import ask_traced
-from scripts.measuring.request_spans import STEP, draw_spans
+from scripts.measuring.one_request import STEP, ask_traced, draw_spans
 from scripts.recipes import pipelines
 from scripts.recipes.asking import find_asked
 from scripts.recipes.layout import GPU

@@ -21,8 +21,8 @@ from scripts.evaluation.measured import Measured
 from scripts.evaluation.scores import Answers, OfClass
 from scripts.evaluation.share import Share
 from scripts.measuring.report import plots
-from scripts.measuring.report.headlines import Headline
 from scripts.measuring.report.report import TEMPLATE as BENCH
+from scripts.measuring.report.report import Headline
 
 TEMPLATE = Path(__file__).with_name("evaluation.html")
 MEASURED = Path(__file__).with_name("measured.html")

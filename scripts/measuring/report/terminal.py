@@ -8,10 +8,15 @@ from rich.text import Text
 
 from scripts.base import tables
 from scripts.base.tables import Bar, Cell, Row
-from scripts.measuring.compare import Comparison
 from scripts.measuring.confidence import Estimate
-from scripts.measuring.measurement import Measurement, compare_with, name_compared
-from scripts.measuring.shares import Shares, rows
+from scripts.measuring.measurement import (
+    Measurement,
+    Shares,
+    compare_with,
+    name_compared,
+    share_rows,
+)
+from scripts.measuring.results import Comparison
 from scripts.measuring.waterfall import Waterfall
 from scripts.measuring.workload import NETWORK
 
@@ -110,7 +115,7 @@ def show_who_answered(shares: Shares) -> None:
         ("answered by", "", "requests", "share", ""),
         (
             (server, protocol, f"{count:,}", f"{share:.0%}", Bar(0, share))
-            for protocol, server, count, share in rows(shares)
+            for protocol, server, count, share in share_rows(shares)
         ),
     )
 

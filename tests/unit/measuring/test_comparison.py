@@ -13,7 +13,7 @@ from benchmark.contenders import OURS
 from benchmark.load import Answer, Round, summary
 from scripts.artefacts.manifest import Manifest
 from scripts.measuring.confidence import Estimate
-from scripts.measuring.textbook import layout
+from scripts.measuring.textbook import server
 
 
 def test_a_round_counts_between_two_answers() -> None:
@@ -64,7 +64,7 @@ def test_the_textbook_gets_the_same_network_and_normalises_in_python(tmp_path: P
     manifest = Manifest({"arch": "means"}, True, {"resize": 8, "crop": 8}, {"classes": 3}, {})
     (tmp_path / "manifest.json").write_text(manifest.dump())
 
-    layout.lay_out(tmp_path, tmp_path / "repository")
+    server.lay_out(tmp_path, tmp_path / "repository")
     config = tmp_path / "repository" / "ensemble_python_resnet50" / "config.pbtxt"
     assert "dims: [ 3 ]" in config.read_text()
     (taken,) = onnx.load(tmp_path / "repository" / "resnet50" / "1" / "model.onnx").graph.input

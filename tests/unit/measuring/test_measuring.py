@@ -20,14 +20,20 @@ from PIL import Image
 from bundle_serving.address import Address
 from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
-from scripts.measuring import perf_analyzer, photos, processor, results, shares, waterfall
-from scripts.measuring.compare import CAUSES, CIRCUMSTANCES, compare
+from scripts.measuring import perf_analyzer, photos, processor, results, waterfall
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.division import Division, list_untrained
-from scripts.measuring.measurement import Measurement, Sample, compare_with
+from scripts.measuring.measurement import (
+    Measurement,
+    Sample,
+    compare_with,
+    count_shares,
+    share_rows,
+)
 from scripts.measuring.photos import Inputs
 from scripts.measuring.report import plots
-from scripts.measuring.report.headlines import headlines
+from scripts.measuring.report.report import headlines
+from scripts.measuring.results import CAUSES, CIRCUMSTANCES, compare
 from scripts.measuring.rounds import unsure
 from scripts.measuring.waterfall import Counters
 from scripts.measuring.workload import Configuration, Target, a_few, everything, side_by_side
@@ -421,9 +427,9 @@ def test_each_server_has_its_share_of_what_was_asked() -> None:
         asked = Configuration(ENSEMBLE, SMALL, protocol, batch=1, concurrency=4)
         return Measurement(asked, (Sample(answered=counted), Sample(answered=counted)))
 
-    found = shares.count_shares(
+    found = count_shares(
         [answered("grpc", b=10, a=5), answered("grpc", a=15), answered("http", a=1)]
     )
     assert found == {"grpc": {"a": 40, "b": 20}, "http": {"a": 2}}
-    assert shares.rows(found)[0] == ("grpc", "a", 40, 2 / 3)
-    assert shares.count_shares([measured(20.0)]) == {}, "one server has all of them"
+    assert share_rows(found)[0] == ("grpc", "a", 40, 2 / 3)
+    assert count_shares([measured(20.0)]) == {}, "one server has all of them"

@@ -13,8 +13,8 @@ from scripts.evaluation.figures import compute_figures
 from scripts.evaluation.labelled import Item
 from scripts.evaluation.scores import Answers
 from scripts.measuring import results
-from scripts.measuring.compare import CAUSES, CIRCUMSTANCES
 from scripts.measuring.report import evaluation, report
+from scripts.measuring.results import CAUSES, CIRCUMSTANCES
 from tests import axe
 from tests.screens.chromium import Tab, browser
 from tests.shown.measuring import measurements

@@ -11,11 +11,13 @@ from bundle_serving import infer
 from scripts.measuring.one_request import (
     describe_best,
     describe_outputs,
+    draw_spans,
     explain_refusal,
     is_one_file,
     make_request,
+    read_timings,
+    spans,
 )
-from scripts.measuring.request_spans import draw_spans, read_timings, spans
 
 TIMINGS = {
     "total_ms": 30.0,
