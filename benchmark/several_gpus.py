@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from scripts.artefacts.gpus import Gpu
 from scripts.base import console
 from scripts.base.errors import UserError, run_guarded
-from scripts.measuring import perf_analyzer, photos, rounds, subject
+from scripts.measuring import perf_analyzer, photos, rounds, workload
 from scripts.measuring.measurement import Measurement
 from scripts.measuring.workload import Configuration
 from scripts.recipes import pipelines
@@ -72,7 +72,7 @@ def ask_at_full_speed(up: Up, gpus: Sequence[Gpu], seconds: float) -> Measuremen
     """In parts, of which there are two at least."""
     each = min(MOST_EACH_S, seconds / 2)
     times = round(seconds / each)
-    asked = subject.find_subject(up.server, up.version.pipeline)
+    asked = workload.find_subject(up.server, up.version.pipeline)
     pictures = photos.choose_inputs(up.version.pipeline.recipe, up.version.workspace, "")[-1]
     if asked.network and asked.transform:
         pictures = photos.pixels_of(pictures, asked.transform)

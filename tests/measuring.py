@@ -11,13 +11,12 @@ from pathlib import Path
 from scripts.stacks import state
 from scripts.measuring.perf_analyzer import at_hand
 from scripts.measuring.photos import Inputs
-from scripts.measuring import subject
-from scripts.measuring.workload import Configuration
+from scripts.measuring.workload import Configuration, find_subject
 from scripts.recipes import pipelines
 
 server, folder = state.load(), Path("build/loads").absolute()
 folder.mkdir(exist_ok=True)
-network = subject.find_subject(server, pipelines.main()).network
+network = find_subject(server, pipelines.main()).network
 pixels = Inputs("black", (bytes(3 * 224 * 224),), (3, 224, 224))
 analyzer = at_hand(server, folder)
 for protocol in ("grpc", "http"):

@@ -1,89 +1,66 @@
 """Where perf_analyzer runs: on this machine or, with the gpu flavour, in a container of NVIDIA's
 SDK image.
 
-    side = client_side.side_of(server)
-    side.run(["perf_analyzer", "-u", str(side.http), "-f", str(folder / "load.csv")], folder)
+    run, addresses_there = open_sdk(server)
+    run(["perf_analyzer", "-u", "localhost:8000", "-f", str(folder / "load.csv")], folder, None)
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from bundle_serving.address import Address
 from scripts.base.paths import VENV
 from scripts.stacks.state import State
 
-if TYPE_CHECKING:
-    from scripts.stacks.gpu import GpuStack
-
-Done = subprocess.CompletedProcess[str]
+# A program, a folder that it may read and write in, and how long it may take -> its output.
+Run = Callable[[list[str], Path, float | None], subprocess.CompletedProcess[str]]
 
 
-class Host:
-    """This machine, with the project's environment."""
-
-    def __init__(self, server: State) -> None:
-        self.http, self.grpc = server.http, server.grpc
-
-    def run(
-        self,
-        program: list[str],
-        folder: Path | None = None,
-        timeout: float | None = None,
-    ) -> Done:
-        """With its output. It may read and write in the folder."""
-        path = f"{VENV / 'bin'}:{os.environ.get('PATH', '')}"
-        environment = os.environ | {"PATH": path}
-        return subprocess.run(
-            program,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            capture_output=True,
-            timeout=timeout,
-        )
+def run_here(
+    program: list[str], folder: Path, timeout: float | None
+) -> subprocess.CompletedProcess[str]:
+    """On this machine, with the project's environment."""
+    path = f"{VENV / 'bin'}:{os.environ.get('PATH', '')}"
+    environment = os.environ | {"PATH": path}
+    return subprocess.run(
+        program,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        capture_output=True,
+        timeout=timeout,
+    )
 
 
-class Sdk:
-    """A container where the server's ports are held. Where none runs, on this machine's network, on
-    which `make tune` has its own."""
-
-    def __init__(self, server: State, stack: GpuStack) -> None:
-        self.http, self.grpc, self._service = server.http, server.grpc, "sdk-outside"
-        if stack.alive("ports"):
-            self.http = replace(server.http, host="127.0.0.1", port=8000)
-            self.grpc = replace(server.grpc, host="127.0.0.1", port=8001)
-            self._service = "sdk"
-        self._stack = stack
-        stack.prepare_sdk()
-
-    def run(
-        self,
-        program: list[str],
-        folder: Path | None = None,
-        timeout: float | None = None,
-    ) -> Done:
-        """As on the host: the folder and the certificate are mounted under the same names, and the
-        container runs as the calling user."""
-        options = ["-T", "--user", f"{os.getuid()}:{os.getgid()}"]
-        if folder:  # without capabilities, even root can write only to its own files
-            os.chown(folder, os.getuid(), os.getgid())
-            options += ["--volume", f"{folder}:{folder}"]
-        if read := self.http.certificate:
-            options += ["--volume", f"{read}:{read}:ro"]
-        return self._stack.run_sdk(self._service, options, program, timeout)
-
-
-Side = Host | Sdk
-
-
-def side_of(server: State) -> Side:
-    if server.flavour != "gpu":
-        return Host(server)
+def open_sdk(server: State) -> tuple[Run, Mapping[Address, Address]]:
+    """A container where the server's ports are held, and its addresses there. Where none runs, on
+    this machine's network, on which `make tune` has its own."""
     # The code that talks to Docker takes a third of a second to import.
     from scripts.stacks.gpu import GpuStack
 
-    return Sdk(server, GpuStack(server.settings_at_start))
+    stack = GpuStack(server.settings_at_start)
+    service, there = "sdk-outside", dict[Address, Address]()
+    if stack.alive("ports"):
+        service = "sdk"
+        for address, port in ((server.http, 8000), (server.grpc, 8001)):
+            there[address] = replace(address, host="127.0.0.1", port=port)
+    stack.prepare_sdk()
+
+    def run(
+        program: list[str], folder: Path, timeout: float | None
+    ) -> subprocess.CompletedProcess[str]:
+        """As on the host: the folder and the certificate are mounted under the same names, and the
+        container runs as the calling user."""
+        # Without capabilities, even root can write only to its own files.
+        os.chown(folder, os.getuid(), os.getgid())
+        options = ["-T", "--user", f"{os.getuid()}:{os.getgid()}", "--volume", f"{folder}:{folder}"]
+        if read := server.http.certificate:
+            options += ["--volume", f"{read}:{read}:ro"]
+        return stack.run_sdk(service, options, program, timeout)
+
+    return run, there

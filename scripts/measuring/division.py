@@ -14,10 +14,9 @@ from tritonclient.utils import InferenceServerException
 
 from scripts.base import console
 from scripts.base.errors import UserError
-from scripts.measuring import machine, subject, workload
+from scripts.measuring import machine
 from scripts.measuring.photos import Inputs
-from scripts.measuring.subject import Subject
-from scripts.measuring.workload import Target
+from scripts.measuring.workload import CASCADE, Subject, Target, make_target
 from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.server.triton import triton_api, triton_grpc
@@ -61,13 +60,13 @@ class Division:
 
 def find_subject(server: State, cascade: Pipeline) -> Subject:
     """The cascade and the pipeline whose network it uses."""
-    ours = subject.make_target(server, cascade, workload.CASCADE)
+    ours = make_target(server, cascade, CASCADE)
     rule = choice(ours)
     lender = next(each for each in pipelines.every() if rule["then"] in each.recipe.members)
     large, small = (machine.describe_served(server, each) for each in (lender, cascade))
     return Subject(
         f"a cascade of {small['network']} and {large['network']}",
-        (ours, subject.make_target(server, lender)),
+        (ours, make_target(server, lender)),
         None,
         None,
         large

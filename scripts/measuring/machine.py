@@ -15,7 +15,6 @@ import psutil
 from bundle_client import __version__
 from scripts.artefacts.manifest import read_pins
 from scripts.base.errors import UserError
-from scripts.measuring.perf_analyzer import PerfAnalyzer
 from scripts.recipes.pipelines import Pipeline
 from scripts.server.served import find_served_version
 from scripts.server.triton import triton_api
@@ -26,12 +25,11 @@ from scripts.stacks.state import State
 ABILITIES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
 
 
-def describe_machine(
-    server: State, models: Sequence[str], analyzer: PerfAnalyzer
-) -> dict[str, Any]:
+def describe_machine(server: State, models: Sequence[str], analyzer: str) -> dict[str, Any]:
+    """`analyzer`: its version."""
     return {
         "machine": machine(server),
-        "versions": versions(server) | {"perf_analyzer": analyzer.version},
+        "versions": versions(server) | {"perf_analyzer": analyzer},
         "settings": {
             name: value
             for name, value in server.settings.items()

@@ -22,8 +22,7 @@ from bundle_serving.process import guard
 from scripts import bootstrap
 from scripts.base.errors import UserError
 from scripts.base.paths import REQUIREMENTS, VENV
-from scripts.measuring import client_side
-from scripts.measuring.client_side import Sdk, Side
+from scripts.measuring.client_side import Run, open_sdk, run_here
 from scripts.measuring.measurement import Sample
 from scripts.measuring.photos import Inputs
 from scripts.measuring.workload import Configuration
@@ -71,7 +70,7 @@ class Unexplained(Failed):
 class PerfAnalyzer:
     """The program, on this machine or in the gpu flavour's SDK image."""
 
-    side: Side
+    run_program: Run
     command: list[str]
     version: str
     folder: Path  # for what it reads and writes
@@ -112,7 +111,7 @@ class PerfAnalyzer:
             *("--verbose-csv", "-f", str(report)),
         ]
         try:
-            ran = self.side.run(command, self.folder, seconds + LONGEST_EXTRA_S)
+            ran = self.run_program(command, self.folder, seconds + LONGEST_EXTRA_S)
         except subprocess.TimeoutExpired:
             raise Failed("no answer in time") from None
         if ran.returncode or not report.exists():
@@ -149,15 +148,14 @@ def _tls(protocol: str, certificate: Path) -> list[str]:
 
 def at_hand(server: State, folder: Path) -> PerfAnalyzer:
     """Ready to measure this server; `folder` takes its files."""
-    side = client_side.side_of(server)
-    if isinstance(side, Sdk):
-        addresses = {server.http: side.http, server.grpc: side.grpc}
+    if server.flavour == "gpu":
+        run, addresses = open_sdk(server)
         version = f"from the sdk image {server.settings_at_start.triton_tag}"
-        analyzer = PerfAnalyzer(side, [IN_THE_SDK], version, folder, addresses)
+        analyzer = PerfAnalyzer(run, [IN_THE_SDK], version, folder, addresses)
     else:
         (version,) = re.findall(r"==([\d.]+)", (REQUIREMENTS / "perf_analyzer.txt").read_text())
-        analyzer = PerfAnalyzer(side, _find_installed(), version, folder)
-    tried = side.run([*analyzer.command, "--version"])
+        analyzer = PerfAnalyzer(run_here, _find_installed(), version, folder)
+    tried = analyzer.run_program([*analyzer.command, "--version"], folder, None)
     if tried.returncode:
         raise UserError(f"perf_analyzer does not run here: {reason(tried.stderr)}", "make doctor")
     return analyzer

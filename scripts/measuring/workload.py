@@ -1,13 +1,20 @@
-"""What to measure: which models, inputs, protocols and concurrencies."""
+"""What to measure: which pipeline, and with which inputs, protocols and concurrencies."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from bundle_serving.address import Address
+from bundle_serving.pictures import Transform
+from scripts.measuring import machine
 from scripts.measuring.photos import Inputs
+from scripts.recipes.pipelines import Pipeline
+from scripts.server.served import find_served_version
 from scripts.server.triton import triton_api
+from scripts.stacks import flavour
+from scripts.stacks.state import State
 
 ENSEMBLE, NETWORK, TEXTBOOK = "ensemble", "bare network", "textbook pipeline"
 CASCADE = "cascade"
@@ -52,6 +59,46 @@ class Target:
         told = of_steps[0].get("parameters", {}).get("steps", {}).get("string_value", "")
         parts = tuple(told.split(",")) if len(names) == 1 and told else ()
         return cls(label, model, http, grpc, takes, names, servers, metrics, in_sequences, parts)
+
+
+@dataclass(frozen=True)
+class Subject:
+    title: str
+    pipelines: tuple[Target, ...]  # that get the same inputs; the requested one first
+    network: Target | None  # gets pixels; only if its pipeline is measured alone
+    transform: Transform | None  # from pictures to that network's pixels
+    served: Mapping[str, Any]
+    models: tuple[str, ...]  # whose configs affect the speed
+
+
+def find_subject(server: State, pipeline: Pipeline) -> Subject:
+    """A pipeline, together with its bare network if that takes pixels."""
+    version = find_served_version(pipeline)
+    served = machine.describe_served(server, pipeline)
+    ensemble = make_target(server, pipeline)
+    network = pipeline.recipe.network_model(version.engine)
+    kind, *_ = version.workspace.manifest.onnx.get("input", [""]) if network else [""]
+    takes_pixels = kind == "uint8"
+    return Subject(
+        f"{pipeline.ensemble}, serving {served['network']}",
+        (ensemble,),
+        _target(server, str(network), NETWORK) if takes_pixels else None,
+        Transform(**version.workspace.manifest.transform) if takes_pixels else None,
+        served,
+        ensemble.steps,
+    )
+
+
+def make_target(server: State, pipeline: Pipeline, label: str = ENSEMBLE) -> Target:
+    return _target(server, pipeline.ensemble, label)
+
+
+def _target(server: State, model: str, label: str) -> Target:
+    many = flavour.many_of(server)
+    servers = many.find_addresses(server) if many else {}
+    # Of many servers, any one would tell its own.
+    metrics = None if many else server.where(server.settings_at_start.metrics_port)
+    return Target.for_model(label, model, server.http, server.grpc, servers, metrics)
 
 
 @dataclass(frozen=True)

@@ -23,22 +23,13 @@ from scripts import bootstrap
 from scripts.base import console, files, lock
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.measuring import (
-    division,
-    machine,
-    perf_analyzer,
-    photos,
-    results,
-    subject,
-    workload,
-)
+from scripts.measuring import division, machine, perf_analyzer, photos, results, workload
 from scripts.measuring.measurement import MOST_SPREAD, Measurement, Shares, count_shares
 from scripts.measuring.perf_analyzer import at_hand
 from scripts.measuring.photos import Inputs
 from scripts.measuring.report import report, terminal
 from scripts.measuring.rounds import measure, seconds_each
-from scripts.measuring.subject import Subject
-from scripts.measuring.workload import Configuration, Target
+from scripts.measuring.workload import Configuration, Subject, Target
 from scripts.recipes import pipelines
 from scripts.server.running import running
 from scripts.server.served import describe_server, find_served_version
@@ -66,7 +57,7 @@ def main() -> int:
     asked = (
         division.find_subject(server, pipeline)
         if divided
-        else subject.find_subject(server, pipeline)
+        else workload.find_subject(server, pipeline)
     )
     version = find_served_version(pipeline)
     console.note(f"measuring {describe_server(server, version)}")
@@ -90,7 +81,7 @@ def main() -> int:
         about = {
             "title": asked.title,
             "served": asked.served,
-            **machine.describe_machine(server, asked.models, analyzer),
+            **machine.describe_machine(server, asked.models, analyzer.version),
             **division_of,
             "sent": {inputs.name: inputs.description for inputs in pictures},
             "rounds": ROUNDS,
