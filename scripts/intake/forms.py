@@ -100,23 +100,20 @@ class Conversion:
     def write(self, folder: Path) -> bool:
         """Returns whether it takes several pictures at once. A fixed batch is opened, if that is
         proved; else pictures come one by one."""
-        for network in self._for_several():
+        fixed = replace(self.facts, batch=self.facts.batch or 1)
+        for network in self._for_several(fixed):
             if self._agrees(network):
                 _save(network, folder)
                 return True
         tell("  it takes pictures one by one")
-        _save(self._adopt(self.original, self._fixed, one_by_one=True), folder)
+        _save(self._adopt(self.original, fixed, one_by_one=True), folder)
         return False
 
-    def _for_several(self) -> Iterator[Runnable]:
+    def _for_several(self, fixed: Signature) -> Iterator[Runnable]:
         """A file may also say any batch, and compute one."""
         if self.facts.batch is None:
             yield self._adopt(self.original, self.facts)
-        yield self._adopt(self.original.open_batch(self._fixed), self._fixed)
-
-    @property
-    def _fixed(self) -> Signature:
-        return replace(self.facts, batch=self.facts.batch or 1)
+        yield self._adopt(self.original.open_batch(fixed), fixed)
 
     def _adopt(self, form: Form, facts: Signature, one_by_one: bool = False) -> Runnable:
         return form.adopt(facts, self.how, self.reading, one_by_one)

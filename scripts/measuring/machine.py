@@ -20,6 +20,7 @@ from scripts.server.served import find_served_version
 from scripts.server.triton import triton_api
 from scripts.settings.settings import SERVED, names
 from scripts.stacks.state import State
+from scripts.steps.engine import processor
 
 # The CPU features that decide how fast a network runs.
 ABILITIES = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
@@ -43,12 +44,10 @@ def describe_machine(server: State, models: Sequence[str], analyzer: str) -> dic
 
 
 def machine(server: State) -> dict[str, Any]:
-    cpuinfo = Path("/proc/cpuinfo").read_text()
-    model = re.search(r"^model name\s*: (.*)$", cpuinfo, re.MULTILINE)
-    flags = re.search(r"^flags\s*: (.*)$", cpuinfo, re.MULTILINE)
+    flags = re.search(r"^flags\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     has = flags[1].split() if flags else []
     seen = {
-        "processor": model[1] if model else platform.processor(),
+        "processor": processor(),
         "cores": len(os.sched_getaffinity(0)),
         "abilities": " ".join(ability for ability in ABILITIES if ability in has),
         "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",

@@ -25,6 +25,7 @@ from scripts.measuring.proving.claims import LABELLED, PICTURE, ROWS, STEPS, Row
 from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import GPU
 from scripts.settings.settings import PORTS
+from scripts.steps.engine import processor
 
 # Generated files, and what the flow does not need.
 NOT_COPIED = (".git", ".venv", "build", "docs", "tests", "__pycache__", ".*_cache", "*.whl")
@@ -216,12 +217,11 @@ def _versions(project: Path, outcomes: Sequence[Outcome] = ()) -> dict[str, Any]
     plans = sorted(versions.glob("[1-9]*/plan/manifest.json"))
     built: dict[str, Any] = json.loads(plans[0].read_text()) if plans else {}
     specified = any(Path(folder).glob("*") for folder in CDI if Path(folder).is_dir())
-    processor = re.search(r"(?m)^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text())
     return {
         "versions": {
             "system": platform.freedesktop_os_release().get("PRETTY_NAME", "Linux"),
             "kernel": platform.release(),
-            "processor": processor[1] if processor else platform.machine(),
+            "processor": processor(),
             "cores": len(os.sched_getaffinity(0)),
             **{what: _ask(command) for what, command in ASKED.items()},
             "GPUs come by": "CDI" if specified else "NVIDIA's hook",
