@@ -27,7 +27,7 @@ from scripts.recipes import configs
 from scripts.recipes.layout import CPU, GPU, Engine, Layout, precision_of
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, live, model_folders
-from scripts.server import judging
+from scripts.server import labelled_photos
 from scripts.settings.settings import Settings
 from scripts.stacks import state
 from scripts.stacks.local import run_here
@@ -108,9 +108,9 @@ def prove(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace)
     samples = settings.photos("SAMPLES") if takes_pictures else None
     given: dict[str, Any] = {"onnx": network, "precision": precision, "samples": samples}
     given["out"] = made.engine
-    with judging.find_labels(pipeline, made, settings.max_drop) as labels:
+    with labelled_photos.find_labels(pipeline, made, settings.max_drop) as labels:
         given |= vars(labels) if labels else {}
-        now = judging.keep_given(labels)
+        now = labelled_photos.keep_given(labels)
         _step(
             pipeline,
             made.engine,

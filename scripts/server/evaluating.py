@@ -10,7 +10,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -21,7 +20,6 @@ from bundle_serving.address import Address
 from scripts.artefacts.exporting import as_words
 from scripts.base import console, files
 from scripts.base.errors import UserError
-from scripts.base.paths import ROOT
 from scripts.evaluation.figures import TOP, Figures, compute_figures
 from scripts.evaluation.labelled import Item, find_folder, match_classes
 from scripts.evaluation.measured import Apart, Measured
@@ -33,6 +31,7 @@ from scripts.repository import archive, history, live
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.server import ask, up
+from scripts.server.labelled_photos import hand_over
 from scripts.stacks import flavour
 from scripts.stacks.state import State
 from scripts.steps.reference import OUT
@@ -252,9 +251,7 @@ def ask_original(
     if trial is None:
         return None
     folder, names = find_folder(data.items)
-    with TemporaryDirectory(dir=ROOT / "build", prefix=".eval") as temporary:
-        out = Path(temporary)
-        (out / "items.json").write_text(json.dumps(names))
+    with hand_over(names) as out:
         asked = {"onnx": version.workspace.onnx, "labelled": folder}
         asked |= {"items": out / "items.json", "out": out}
         stack.run_step(trial.step, *trial.words, *as_words(asked))

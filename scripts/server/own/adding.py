@@ -21,8 +21,7 @@ from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.recipe import Recipe
 from scripts.repository import archive, custom, sources
-from scripts.server import engines
-from scripts.server.own import guessing
+from scripts.server import engines, labelled_photos
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks.local import run_here
@@ -140,7 +139,7 @@ def export_and_check(pipeline: Pipeline, settings: Settings, stack: Stack) -> Pi
     found out."""
     with lock.one_at_a_time():
         stack.prepare()
-        pipeline = guessing.find_pictures(pipeline, stack)
+        pipeline = labelled_photos.find_pictures(pipeline, stack)
         recipe = pipeline.recipe
         try:
             with archive.draft(pipeline, None) as draft:

@@ -19,7 +19,8 @@ from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import folders
 from scripts.repository import evaluations
-from scripts.server.own import adding, guessing
+from scripts.server import labelled_photos
+from scripts.server.own import adding
 from tests.networks import draw_network
 
 SIDE = 8
@@ -115,7 +116,7 @@ def test_labels_in_another_order_are_refused_with_the_right_ones() -> None:
     written = evaluations.ORDERED / "test_birds.txt"
     try:
         with pytest.raises(UserError, match="in which 95% are right") as refused:
-            guessing._tell(found, "val", ["robin", "wren"], "test_birds")
+            labelled_photos._tell(found, "val", ["robin", "wren"], "test_birds")
         assert refused.value.remedy == f"give LABELS={written.relative_to(ROOT)}"
         assert written.read_text().splitlines() == ["wren", "robin"]
     finally:
