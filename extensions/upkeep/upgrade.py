@@ -17,7 +17,6 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, layout_number, model_folders
 from scripts.repository.archive import Version
 from scripts.server import engines, layouts, served, up
-from scripts.server.healthy import unhealthy_reason
 from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, state
@@ -112,4 +111,4 @@ def restart_if_needed(stack: Stack, settings: Settings) -> bool:
         return False
     settings = settings.fill_from(version.own_settings)
     fits = known.fingerprint == layouts.fingerprint(stack, settings, known.pipelines)
-    return not fits or unhealthy_reason(stack, known, pipelines.main().ensemble) is not None
+    return not fits or served.unhealthy_reason(stack, known, pipelines.main().ensemble) is not None

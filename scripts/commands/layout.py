@@ -19,7 +19,7 @@ from scripts.base.errors import UserError, run_guarded
 from scripts.recipes import pipelines
 from scripts.recipes.layout import Layout
 from scripts.repository import layout_number, model_folders, place
-from scripts.server import engines, laying_out, layouts, served, up
+from scripts.server import engines, layouts, served, up
 from scripts.settings.settings import Settings
 from scripts.stacks import ran_before
 from scripts.stacks.stack import Stack
@@ -46,7 +46,7 @@ def main() -> int:
             lay_out_candidate(stack, how)
         else:
             judge_candidate(how)
-            laying_out.lay_out(stack, settings, "compose")
+            up.lay_out_main(stack, settings, "compose")
     return 0
 
 

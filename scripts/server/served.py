@@ -1,17 +1,19 @@
-"""What is being served, read from the history; fast, for commands that only ask."""
+"""What is being served, and whether it is well; fast, for commands that only ask."""
 
 from __future__ import annotations
 
+from bundle_serving.health import reason_not_to_trust
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history
 from scripts.repository.archive import Version
+from scripts.stacks.stack import Stack
 from scripts.stacks.state import State
 
 
 def serving(pipeline: Pipeline) -> Version | None:
-    """None if nothing is live, or if that was removed by hand."""
+    """By the history; None if nothing is live, or if that was removed by hand."""
     number = history.serving(history.read(pipeline))
     return archive.load(pipeline, number) if number in archive.numbers(pipeline) else None
 
@@ -35,3 +37,15 @@ def describe_server(server: State, version: Version) -> str:
     asked = f"{http.url}/v2/models/{version.pipeline.ensemble}, gRPC {grpc}"
     what = f"{version.pipeline.ensemble}, serving {version.what} ({version.title})"
     return f"{what}, flavour {server.flavour}, {asked}"
+
+
+def unhealthy_reason(stack: Stack, server: State, pipeline: str) -> str | None:
+    """None if it answers requests and its keeper is running, by its notes."""
+    if reason := reason_not_to_trust(server.http, pipeline):
+        return reason
+    if not stack.alive():
+        return "it answers, but its keeper is gone"
+    kept = stack.keeper_state()
+    if lacking := kept.get("lacking"):
+        return f"{', '.join(lacking)} lacks a process, which the keeper restores"
+    return None if kept.get("ready") else str(kept.get("reason", "its keeper has written no notes"))

@@ -35,10 +35,9 @@ from scripts.repository import (
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.server import engines, loaded_beside
-from scripts.server.healthy import unhealthy_reason
 from scripts.server.layouts import fingerprint, hash_layout, lay_out, layout
 from scripts.server.recover import recover
-from scripts.server.served import brings_up, describe_server, serving
+from scripts.server.served import brings_up, describe_server, serving, unhealthy_reason
 from scripts.settings.settings import Settings
 from scripts.stacks import exposure, flavour, state
 from scripts.stacks.stack import Stack
@@ -129,6 +128,24 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
         _record(shared, version, seed, settings)
         console.note(f"up: {describe_server(server, version)}")
     return server
+
+
+def lay_out_main(stack: Stack, settings: Settings, how: str) -> None:
+    """For a server that is started by somebody else: by Compose, or by its container itself."""
+    main = pipelines.main()
+    shared = Shared(settings, main)
+    seed = serving(main)
+    if seed:
+        recover(None, seed, shared)
+    version = build_and_activate(stack, settings, main, seed, shared)
+    loaded_beside.lay_out(layout(settings, engines.engine_for(stack)))
+    note_main()
+    if version == seed:
+        console.note(f"{version.describe()}: nothing to lay out")
+        return
+    shared.record(history.SERVES, version.number, how, version.what)
+    shared.trim(settings.keep_versions, how)
+    console.note(f"laid out: {version.describe()}; a running server loads it when it restarts")
 
 
 def _furnish(pipeline: Pipeline) -> None:

@@ -10,7 +10,7 @@ from scripts.base import tables
 from scripts.base.findings import FAILURE, OK, WARNING, Finding
 from scripts.base.paths import ROOT
 from scripts.measuring.one_request import spans
-from scripts.server.model_control import Model
+from scripts.server.triton.models import Model
 from tests.shown.running import KNOWN, MODELS, SERVER, STACK, STEPS, VERSION, command, run
 
 
@@ -43,7 +43,7 @@ def status() -> None:
         "scripts.stacks.state.load": lambda: KNOWN,
         "scripts.server.served.find_served_version": lambda: VERSION,
         "scripts.stacks.flavour.stack": lambda *_: STACK,
-        "scripts.server.healthy.unhealthy_reason": lambda *_: None,
+        "scripts.server.served.unhealthy_reason": lambda *_: None,
         "scripts.server.triton.triton_api.get": lambda _, path="": told[path],
         "scripts.repository.live.describe_network": lambda name, _: f"{name}, serving mobilenet_v2",
     })  # fmt: skip
@@ -56,8 +56,8 @@ def models() -> None:
     manifest = SimpleNamespace(describe=lambda: made)
     run("models", {
         "scripts.stacks.state.load": lambda: KNOWN,
-        "scripts.server.model_control.index": lambda _: index,
-        "scripts.server.model_control.pipeline": set,
+        "scripts.server.triton.models.index": lambda _: index,
+        "scripts.server.triton.models.pipeline": set,
         "scripts.artefacts.manifest.Manifest.load": lambda _: manifest,
     })  # fmt: skip
 

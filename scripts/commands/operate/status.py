@@ -17,9 +17,8 @@ from scripts.base.errors import UserError
 from scripts.repository import evaluations
 from scripts.repository.archive import Version
 from scripts.server import known_flaws
-from scripts.server.healthy import unhealthy_reason
-from scripts.server.served import find_served_version
-from scripts.server.triton import totals, triton_api
+from scripts.server.served import find_served_version, unhealthy_reason
+from scripts.server.triton import models, triton_api
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
@@ -44,8 +43,8 @@ def main() -> int:
         )
     console.say(f"ready · {describe_shortly(known, version)}")
     servers = stack.many.find_addresses(known) if stack.many else {}
-    told = totals.read_all(servers) if servers else [totals.read(known.http)]
-    rows = totals.list_models(known.main, told)
+    told = models.read_all_totals(servers) if servers else [models.read_totals(known.http)]
+    rows = models.list_answered(known.main, told)
     tables.show("lrrrr", ("model", "v", "answered", "failed", "ms each"), rows)
     if stack.many:
         many = f"{len(told)} server{'s' * (len(told) != 1)}"

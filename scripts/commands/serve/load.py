@@ -11,7 +11,8 @@ from scripts.base import console
 from scripts.recipes import pipelines
 from scripts.repository import live
 from scripts.repository.shared import Shared
-from scripts.server import engines, loaded_beside, model_control
+from scripts.server import engines, loaded_beside
+from scripts.server.triton import models
 from scripts.server.triton.control import Control
 from scripts.settings import arguments
 from scripts.stacks import flavour, state
@@ -24,15 +25,15 @@ def main() -> int:
     if own:
         loaded_beside.lay_out_own(named, server)
         Shared(server.settings_at_start, pipelines.main()).push_live()
-    name = model_control.find_triton_model(server)
+    name = models.find_triton_model(server)
     if not own and (live.REPOSITORY / name).is_dir():
         stack = flavour.stack_of(server)
         loaded_beside.require_its_code(live.REPOSITORY / name, engines.engine_for(stack))
     with console.waiting(f"loading {name}"):
-        Control(server.admin, model_control.LONGEST_S).load(name)
+        Control(server.admin, models.LONGEST_S).load(name)
     if own or name in {pipeline.ensemble for pipeline in pipelines.others()}:
         loaded_beside.remember(name)
-    for model in model_control.in_memory(server, name):
+    for model in models.in_memory(server, name):
         if model.state == "READY":
             console.note(
                 f"loaded: {live.describe_network(name, model.version)}, version {model.version}"

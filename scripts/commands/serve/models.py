@@ -10,16 +10,16 @@ from __future__ import annotations
 from scripts.artefacts.manifest import Manifest
 from scripts.base import tables
 from scripts.repository import live
-from scripts.server import model_control
-from scripts.server.model_control import Model
+from scripts.server.triton import models
+from scripts.server.triton.models import Model
 from scripts.stacks import state
 
 
 def main() -> int:
     server = state.require()
-    served = model_control.pipeline()
-    models = [each for each in model_control.index(server) if each.state or each.name in served]
-    rows = (make_row(each, server.main) for each in models)
+    served = models.pipeline()
+    known = [each for each in models.index(server) if each.state or each.name in served]
+    rows = (make_row(each, server.main) for each in known)
     tables.show("lrll", ("model", "version", "state", "made from"), rows)
     return 0
 

@@ -10,7 +10,8 @@ import time
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.repository import live
-from scripts.server import loaded_beside, model_control
+from scripts.server import loaded_beside
+from scripts.server.triton import models
 from scripts.server.triton.control import Control
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
@@ -18,7 +19,7 @@ from scripts.stacks.state import State
 
 def main() -> int:
     server = state.require()
-    name = model_control.find_triton_model(server)
+    name = models.find_triton_model(server)
     many = flavour.many_of(server)
     if many and name != server.main and name in server.pipelines:
         with lock.one_at_a_time():
@@ -26,16 +27,16 @@ def main() -> int:
         console.note(f"unloaded from each server: {name}")
         return 0
     server.require_one_server()
-    if name in model_control.pipeline():
+    if name in models.pipeline():
         raise UserError(
             f"{live.describe_network(name)} is needed to answer pictures",
             "change it and make load it, or stop serving with make down",
         )
     loaded_beside.forget(name)
-    if not model_control.in_memory(server, name):
+    if not models.in_memory(server, name):
         console.note(f"{name} is not loaded")
         return 0
-    members = model_control.only_of(name, model_control.list_loaded_steps(server))
+    members = models.only_of(name, models.list_loaded_steps(server))
     for model in (name, *members):
         unload(server, model)
     console.note(f"unloaded: {', '.join((name, *members))}")
@@ -44,9 +45,9 @@ def main() -> int:
 
 def unload(server: State, model: str) -> None:
     with console.waiting(f"unloading {model}") as waiting:
-        Control(server.admin, model_control.LONGEST_S).unload(model)
-        while model_control.in_memory(server, model):
-            if waiting.seconds > model_control.LONGEST_S:
+        Control(server.admin, models.LONGEST_S).unload(model)
+        while models.in_memory(server, model):
+            if waiting.seconds > models.LONGEST_S:
                 raise UserError(
                     f"{model} still answers requests", "make models shows when it is gone"
                 )

@@ -18,7 +18,7 @@ from scripts.base.paths import DOTENV
 from scripts.recipes import folders, pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, layout_number, own_pipelines, place
-from scripts.server import agreeing, engines, laying_out, up
+from scripts.server import agreeing, engines, up
 from scripts.server.own import adding
 from scripts.server.served import serving
 from scripts.settings import arguments, dotenv_file
@@ -116,7 +116,7 @@ def _lay_out(stack_of: StackOf, settings: Settings) -> None:
     main = pipelines.main()
     settings = up.fill_from_version(settings, main, serving(main))
     with lock.one_at_a_time():
-        laying_out.lay_out(stack_of(settings), settings, "compose")
+        up.lay_out_main(stack_of(settings), settings, "compose")
 
 
 def _choose_stack(settings: Settings) -> Stack:

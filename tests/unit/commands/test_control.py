@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scripts.server.model_control import only_of
 from scripts.server.running import explain_unchanged
+from scripts.server.triton.models import only_of
 
 
 def test_with_an_ensemble_goes_what_no_other_takes() -> None:

@@ -1,11 +1,11 @@
 """`make status` of several servers counts what all of them answered."""
 
-from scripts.server.triton.totals import Totals, list_models
+from scripts.server.triton.models import Totals, list_answered
 
 
 def test_all_servers_are_counted() -> None:
     told = [counted(90, 10, 20.0), counted(300, 0, 10.0), counted(0, 0, 0.0)]
-    assert [*list_models("birds", told)] == [
+    assert [*list_answered("birds", told)] == [
         ("birds, main", "1", "390", "10", "12.5"),
         ("birds_onnx", "1", "195", "0", "12.3"),
     ]
