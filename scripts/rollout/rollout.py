@@ -24,8 +24,7 @@ from scripts.repository import archive, evaluations, history, live
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.rollout.counts import Clients
-from scripts.rollout.labelled import NOT_PROVED, Contest, ContestOfClasses
-from scripts.rollout.labelled_apart import ContestOfFigures
+from scripts.rollout.labelled import NOT_PROVED, Contest, ContestOfClasses, ContestOfFigures
 from scripts.rollout.preflight import (
     ANYWAY,
     STAYS,

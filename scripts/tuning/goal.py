@@ -1,12 +1,18 @@
-"""The goal of a search, and which of two servers is closer to it. Pure functions on figures."""
+"""The goal of a search, which of two servers is closer to it, and whether .env changes by that."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from statistics import geometric_mean
 
+from scripts.base import console
+from scripts.base.errors import UserError
 from scripts.measuring.measurement import Measurement
+from scripts.settings import dotenv_file
+from scripts.settings.settings import Settings
+from scripts.tuning.search import Candidate
 
 # A smaller lead may be chance.
 LEAD = 1.03
@@ -67,3 +73,40 @@ class Goal:
         if self.is_met(best):
             return challenger.throughput > best.throughput * LEAD
         return challenger.p95 * LEAD < best.p95
+
+
+def conclude(
+    settings: Settings,
+    goal: Goal,
+    winner: Candidate,
+    start: Candidate,
+    scores: dict[Candidate, Score],
+    circumstances: str,
+) -> int:
+    """By the final comparison."""
+    if start not in scores:
+        raise UserError(
+            "no other settings could be served beside the current ones",
+            "the lines above say why; .env is unchanged",
+        )
+    new, old = scores[winner], scores[start]
+    if not new.throughput:
+        raise UserError(
+            "no answers were counted with any settings",
+            "allow more time, such as MINUTES=15; .env is unchanged",
+        )
+    if not goal.is_met(new):
+        raise UserError(
+            f"no settings answer 95% within {goal.latency_ms:g} ms (best: {new.p95:.0f} ms)",
+            "allow more time, or use a smaller network; .env is unchanged",
+        )
+    if not goal.beats(new, old):
+        console.note(f"nothing beats the current settings ({old}); .env is unchanged")
+        return 0
+    figures = f"{new}, was {old}"
+    change = {name: value for name, value in winner.settings.items() if value != settings[name]}
+    dotenv_file.change(change, f"make tune: {date.today()}: {figures} ({goal}; {circumstances})")
+    console.note(f"{winner}: {figures}")
+    console.note(f".env now says {', '.join(f'{k}={v}' for k, v in change.items())}")
+    console.note("apply them: make up")
+    return 0

@@ -21,8 +21,7 @@ from scripts.measuring.waterfall import Counters
 from scripts.measuring.workload import ENSEMBLE, NETWORK, TEXTBOOK, Configuration, Target
 from scripts.recipes.layout import Share
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.tuning import verdict
-from scripts.tuning.goal import Goal, Score
+from scripts.tuning.goal import Goal, Score, conclude
 from scripts.tuning.search import Candidate, OnGpu
 from tests.shown.running import PIPELINE, SERVER, STEPS, command, run
 
@@ -122,7 +121,7 @@ def tune() -> None:
         for start, best, of in found:
             settings, scores = Settings(DEFAULTS | start.settings), {start: was, best: now}
             for goal, winner in ((Goal(150.5), best), (Goal(None), start)):
-                verdict.conclude(settings, goal, winner, start, scores, of)
+                conclude(settings, goal, winner, start, scores, of)
 
 
 def prove() -> None:

@@ -20,9 +20,8 @@ from scripts.settings import dotenv_file
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks import admin_key, flavour, temporary
 from scripts.stacks.state import State
-from scripts.tuning import verdict
 from scripts.tuning.arena import Arena
-from scripts.tuning.goal import Goal, Score
+from scripts.tuning.goal import Goal, Score, conclude
 from scripts.tuning.hardware import hardware_of
 from scripts.tuning.search import Candidate, OnGpu, axes, descend, shares
 
@@ -236,4 +235,4 @@ def test_where_nobody_else_starts_there_is_no_verdict() -> None:
     start = OnGpu("fp16", Share(2, 1), Share(2, 1))
     settings = Settings(DEFAULTS)
     with pytest.raises(UserError, match="no other settings could be served"):
-        verdict.conclude(settings, Goal(None), start, start, {}, "")
+        conclude(settings, Goal(None), start, start, {}, "")

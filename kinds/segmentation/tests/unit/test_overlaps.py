@@ -13,7 +13,7 @@ from PIL import Image
 
 from kinds.segmentation.overlaps import Masks
 from scripts.base.errors import UserError
-from scripts.rollout.labelled_apart import ContestOfFigures
+from scripts.rollout.labelled import ContestOfFigures
 from scripts.stacks.state import State
 
 CLASSES = ["ground", "house", "tree"]
