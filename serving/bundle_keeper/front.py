@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import http.client
-import json
 import ssl
 import urllib.error
 from pathlib import Path
-from urllib.request import Request
 
 import grpc
 
 from bundle_door.wire.calls import PREFIX, CallFailed, message_of, usual_fields
 from bundle_door.wire.http2 import Connection, Reset
 from bundle_serving.address import Address, trusting
-from bundle_serving.health import own, question
+from bundle_serving.health import ask_example, own
 
 HEALTH = "/grpc.health.v1.Health/Check"
 SECONDS = 8
@@ -47,21 +45,15 @@ class Front:
         return None
 
     def _over_http(self, pipeline: str) -> str | None:
-        about = Request(
-            f"{self._http.url}/v2/models/{pipeline}/config", headers=self._http.uncounted_headers
-        )
         try:
-            with self._http.open(about, SECONDS) as answer:
-                config = json.load(answer)
-            with self._http.open(question(self._http, config), SECONDS) as answer:
-                answer.read()
+            ask_example(self._http, pipeline, SECONDS)
         except urllib.error.HTTPError as refusal:
             told = refusal.read().decode(errors="replace")[:300]
             busy = refusal.code in BUSY and AWAY not in told and not _is_not_reached(told)
             # That one has not this pipeline.
             others = self._shared and refusal.code == http.HTTPStatus.NOT_FOUND
             return None if busy or others else f"HTTP {refusal.code}: {told}"
-        except (OSError, ValueError, http.client.HTTPException) as fault:
+        except (OSError, ValueError, KeyError, http.client.HTTPException) as fault:
             reason = getattr(fault, "reason", fault)
             return None if isinstance(reason, PASSING) else str(reason) or type(reason).__name__
         return None

@@ -10,19 +10,16 @@ import grpc
 
 from bundle_door.limits import Limits
 from bundle_door.wire.inference import from_body
-from bundle_serving import CACHE
-from bundle_serving.health import EXAMPLE, IMAGE, PICTURE, TEXT, unpack_example
+from bundle_door.wire.messages import plain
+from bundle_serving.health import find_example
 from bundle_serving.process import sockets
 from bundle_serving.protocol import kserve
 
 pb = kserve.pb
-types = pb.model__config__pb2
 
 SECONDS = 3
 LOAD_S = 90
 IN_TRANSIT = {"LOADING", "UNLOADING"}
-
-BLACK_PIXEL = bytes(3 * 4)  # as an array of floats
 
 # The server is overloaded: that is not a fault.
 BUSY = {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED}
@@ -136,41 +133,10 @@ class Triton:
 
 
 def question(config: Any, own_id: str) -> Any:
-    """A test request for a pipeline: the example that its config has, or else by the type of its
-    input."""
-    asked = _example(config) if EXAMPLE in config.parameters else _of_its_kind(config)
-    asked.id = own_id
-    return asked
-
-
-def _of_its_kind(config: Any) -> Any:
-    wanted = config.input[0]
-    content = _content(wanted.name, wanted.data_type)
-    shape = [1] * (len(wanted.dims) + (config.max_batch_size > 0))
-    if wanted.data_type == types.TYPE_UINT8:
-        shape[-1] = len(content)
-    elif wanted.data_type == types.TYPE_FP32:
-        shape[-1] = 3
-    datatype = types.DataType.Name(wanted.data_type).removeprefix("TYPE_")
-    asked = pb.ModelInferRequest(model_name=config.name, raw_input_contents=[content])
-    asked.inputs.add(
-        name=wanted.name, datatype="BYTES" if datatype == "STRING" else datatype, shape=shape
-    )
-    asked.parameters[CACHE].bool_param = False  # a process that cannot compute is to be noticed
-    return asked
-
-
-def _example(config: Any) -> Any:
-    body, length = unpack_example(config.parameters[EXAMPLE].string_value)
-    asked = from_body(config.name, "", body, length, Limits())
+    """A test request for a pipeline."""
+    body, length = find_example(plain(config))
+    asked = from_body(config.name, "", body, length, Limits(), request_id=own_id)
     return pb.ModelInferRequest.FromString(b"".join(asked.pieces))
-
-
-def _content(name: str, datatype: int) -> bytes:
-    if datatype == types.TYPE_STRING:
-        text = PICTURE if name == IMAGE else TEXT
-        return len(text).to_bytes(4, "little") + text
-    return PICTURE if datatype == types.TYPE_UINT8 else BLACK_PIXEL
 
 
 def as_json(config: Any) -> str:

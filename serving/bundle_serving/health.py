@@ -18,12 +18,13 @@ import signal
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bundle_serving import own_requests
+from bundle_serving import CACHE, own_requests
 from bundle_serving.address import Address
 from bundle_serving.process import guard
 from bundle_serving.process.exposure import of_environment
@@ -35,9 +36,8 @@ PICTURE = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55000000"
     "0a4944415478da63f80f00010101001cb08c990000000049454e44ae426082"
 )
-# A body of nothing but the input, where Triton can tell its shape by the length.
 TEXT = b"Are you there?"
-RAW = {"UINT8": PICTURE, "STRING": TEXT}
+BLACK_PIXEL = bytes(3 * 4)  # as an array of floats
 # A parameter of a config: a request that the pipeline answers (bundle_serving/infer.py packs it).
 EXAMPLE = "example"
 # Another one: what it is asked with, where its tensors do not tell.
@@ -48,20 +48,13 @@ LENGTH = "Inference-Header-Content-Length"
 COMPUTED = {"Cache-Control": "no-cache"}
 # In a container, as long as it lives: which pipelines have.
 PROVED = Path("/run/triton/proved")
-BLACK_PIXEL = {"shape": [1, 1, 1, 3], "datatype": "FP32", "data": [0, 0, 0]}
 
 
 def reason_not_to_trust(at: Address | str, model: str, timeout: float = 5) -> str | None:
     """None when the model answered a question of its kind; else why not, in one line."""
     server = Address.parse(at) if isinstance(at, str) else at
     try:
-        about = urllib.request.Request(
-            f"{server.url}/v2/models/{model}/config", headers=server.uncounted_headers
-        )
-        with server.open(about, timeout) as answer:
-            config = json.load(answer)
-        with server.open(question(server, config), timeout) as answer:
-            return _refusal(answer.read(), int(answer.headers.get(LENGTH, 0)))
+        return ask_example(server, model, timeout)
     except urllib.error.HTTPError as refusal:
         body = refusal.read().decode(errors="replace")
         try:
@@ -83,27 +76,37 @@ def own(address: Address, admin_key: Path | None) -> Address:
     return replace(known, api_key=key if exposure.api_keys else "", own_id=own_requests.id_of(key))
 
 
-def question(server: Address, config: dict[str, Any]) -> urllib.request.Request:
-    """What a pipeline can answer: the example that its config has, or else by the type of its
-    input."""
+def ask_example(server: Address, model: str, timeout: float) -> str | None:
+    """What the pipeline itself has against it. Raises an OSError where nobody answers."""
     headers = COMPUTED | server.uncounted_headers
-    to = f"{server.url}/v2/models/{config['name']}/infer"
+    model_url = f"{server.url}/v2/models/{model}"
+    with server.open(urllib.request.Request(f"{model_url}/config", headers=headers), timeout) as it:
+        body, length = find_example(json.load(it))
+    headers[LENGTH] = str(length)
+    with server.open(urllib.request.Request(f"{model_url}/infer", body, headers), timeout) as it:
+        return _refusal(it.read(), int(it.headers.get(LENGTH, 0)))
+
+
+def find_example(config: Mapping[str, Any]) -> tuple[bytes, int]:
+    """A request's body that a pipeline can answer, and the length of its JSON, which is one line:
+    the example that its config has, or else by the type of its input."""
     if example := config.get("parameters", {}).get(EXAMPLE):
-        body, length = unpack_example(example["string_value"])
-        return urllib.request.Request(to, body, {LENGTH: str(length), **headers})
-    asked = config["input"][0]
-    datatype = asked["data_type"].removeprefix("TYPE_")
-    if datatype in RAW:
-        body = PICTURE if asked["name"] == IMAGE else RAW[datatype]
-        return urllib.request.Request(to, body, {LENGTH: "0", **headers})
-    tensors = {"inputs": [BLACK_PIXEL | {"name": asked["name"]}]}
-    return urllib.request.Request(to, json.dumps(tensors).encode(), headers)
-
-
-def unpack_example(example: str) -> tuple[bytes, int]:
-    """The body of a request, and the length of its JSON, which is one line."""
-    body = base64.b64decode(example)
-    return body, body.index(b"\n") + 1
+        body = base64.b64decode(example["string_value"])
+        return body, body.index(b"\n") + 1
+    wanted = config["input"][0]
+    shape = [1] * (len(wanted["dims"]) + (config.get("max_batch_size", 0) > 0))
+    if wanted["data_type"] == "TYPE_STRING":
+        text = PICTURE if wanted["name"] == IMAGE else TEXT
+        datatype, content = "BYTES", len(text).to_bytes(4, "little") + text
+    elif wanted["data_type"] == "TYPE_UINT8":
+        datatype, content, shape[-1] = "UINT8", PICTURE, len(PICTURE)
+    else:
+        datatype, content, shape[-1] = "FP32", BLACK_PIXEL, 3
+    tensor = {"name": wanted["name"], "datatype": datatype, "shape": shape}
+    tensor |= {"parameters": {"binary_data_size": len(content)}}
+    parameters = {"binary_data_output": True, CACHE: False}
+    head = json.dumps({"inputs": [tensor], "parameters": parameters}).encode() + b"\n"
+    return head + content, len(head)
 
 
 def _refusal(body: bytes, header: int) -> str | None:

@@ -17,10 +17,11 @@ import psutil
 import pytest
 
 from bundle_keeper.afresh import GIVEN_UP, START_FAILED
-from bundle_keeper.triton_control import Triton, pb, question, types
+from bundle_keeper.triton_control import Triton, pb, question
 from bundle_serving.process import hands, keeper_notes
 from bundle_serving.process.keeper_notes import MODEL, Notes
 from bundle_serving.process.processes import Process
+from bundle_serving.protocol.messages import ModelConfig
 from tests.project import wait_until
 
 # Writes down its number, and starts a child; then it waits, or ends as it is told.
@@ -169,7 +170,7 @@ class WaitsForS3:
             nothing = grpc.aio.Metadata()
             raise grpc.aio.AioRpcError(grpc.StatusCode.DEADLINE_EXCEEDED, nothing, nothing)
         self.told = True
-        config = types.ModelConfig(name=asked.name)
+        config = ModelConfig(name=asked.name)
         config.input.add(name="INPUT", data_type="TYPE_UINT8", dims=[-1])
         return pb.ModelConfigResponse(config=config)
 
@@ -202,7 +203,7 @@ def test_what_was_learned_before_is_asked_while_triton_waits_for_s3(tmp_path: Pa
 def test_a_pipeline_is_asked_by_its_kind(
     name: str, datatype: str, dims: list[int], shape: list[int]
 ) -> None:
-    config = types.ModelConfig(name="pipeline", max_batch_size=4)
+    config = ModelConfig(name="pipeline", max_batch_size=4)
     config.input.add(name=name, data_type=f"TYPE_{datatype}", dims=dims)
     asked = question(config, "own")
     assert asked.id == "own"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bundle_keeper.triton_control import question, types
+from bundle_keeper.triton_control import question
+from bundle_serving.protocol.messages import ModelConfig
 from bundle_serving.repeated import KEPT_WITH_IT, Batch, Repeated, may_be_repeated
 
 
@@ -104,8 +105,8 @@ def test_a_parameter_says_whether_a_known_answer_will_do(parameters: str, may: b
 
 
 def test_the_keeper_wants_its_question_computed() -> None:
-    config = types.ModelConfig(name="m")
-    config.input.add(name="INPUT", data_type=types.TYPE_UINT8, dims=[-1])
+    config = ModelConfig(name="m")
+    config.input.add(name="INPUT", data_type="TYPE_UINT8", dims=[-1])
     asked = question(config, "own")
     assert asked.parameters["cache"].WhichOneof("parameter_choice") == "bool_param"
     assert not asked.parameters["cache"].bool_param
