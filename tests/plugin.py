@@ -243,32 +243,38 @@ Bring: TypeAlias = Callable[[str], Project]
 def bring(
     request: pytest.FixtureRequest, served: Project, tmp_path_factory: pytest.TempPathFactory
 ) -> Bring:
+    return make_bring(request, served, tmp_path_factory)
+
+
+def make_bring(
+    request: pytest.FixtureRequest, server: Project, tmp_path_factory: pytest.TempPathFactory
+) -> Bring:
     """Brings another pipeline to the same server, by its own command. What it exports is the same
     for each flavour on a CPU, and is made once."""
-    photo = served.path / "noise.jpg"
+    photo = server.path / "noise.jpg"
     photo.write_bytes(picture())
 
     brought: set[str] = set()
-    is_on_a_gpu = served.settings["FLAVOUR"] == "gpu"
+    is_on_a_gpu = server.settings["FLAVOUR"] == "gpu"
     plans = "-gpu" if is_on_a_gpu else ""
 
     def bring(name: str) -> Project:
         if name in brought:
-            return served
+            return server
         if is_on_a_gpu and name in UNFAITHFUL_IN_HALF:
             pytest.skip(f"an untrained network for {name} is refused in half precision")
-        served.settings |= find_served()[name].settings(request)
-        made, began = served.path / "build" / "versions" / name, served.server_began()
+        server.settings |= find_served()[name].settings(request)
+        made, began = server.path / "build" / "versions" / name, server.server_began()
         with once(tmp_path_factory, f"with-{name}{plans}") as kept:
             if kept.exists():
                 files.link_tree(kept, made)
-            ask_by_command(served, name, photo)
+            ask_by_command(server, name, photo)
             if not kept.exists():
                 with files.whole_folder(kept) as draft:
                     files.link_tree(made, draft)
-        assert served.server_began() == began
+        assert server.server_began() == began
         brought.add(name)
-        return served
+        return server
 
     return bring
 

@@ -72,7 +72,8 @@ def trials(
     yield Trial("pictures that are too much together", _together)
     for each in texts.items():
         yield Trial(f"texts that are too much together: {each[0]}", _make_long_texts(*each))
-    yield Trial("large pictures, each by itself", _large_pictures)
+    large = FEW if scale < 1 else SOME
+    yield Trial("large pictures, each by itself", lambda s, t: _large_pictures(s, t, large))
     yield Trial("very many pictures in a message", _rows)
     yield Trial("idle connections", lambda s, t: _idle(s, t, 2000))
     yield Trial("slow clients", lambda s, t: _slow(s, t, round(200 * scale), 12))
@@ -234,20 +235,20 @@ def _make_long_texts(pipeline: str, name: str) -> Callable[[Subject, Progress], 
     return run
 
 
-def _large_pictures(subject: Subject, progress: Progress) -> str:
+def _large_pictures(subject: Subject, progress: Progress, count: int) -> str:
     """One a request, which all are taken."""
     message, answered = subject.message(flat_png((7000, 7000))), 0
     progress("over gRPC")
     with grpc.insecure_channel(subject.grpc) as channel:
-        asked = [kserve.stub(channel).ModelInfer.future(message, HEALED_S) for _ in range(SOME)]
+        asked = [kserve.stub(channel).ModelInfer.future(message, HEALED_S) for _ in range(count)]
         for each in asked:
             answered += each.exception() is None
     progress("over HTTP")
-    with ThreadPoolExecutor(SOME) as threads:
-        pictures_ = [message.raw_input_contents[0]] * SOME
+    with ThreadPoolExecutor(count) as threads:
+        pictures_ = [message.raw_input_contents[0]] * count
         answered += sum(status == 200 for status in threads.map(subject.ask_picture, pictures_))
-    if answered < 2 * SOME:
-        raise Harmed(f"{answered} of {2 * SOME} pictures of 49 megapixels were answered")
+    if answered < 2 * count:
+        raise Harmed(f"{answered} of {2 * count} pictures of 49 megapixels were answered")
     return f"{answered} pictures of 49 megapixels, answered in turn"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from benchmark.torture.command import SHORTER
 from benchmark.torture.judging import judge, measure_usual
 from benchmark.torture.own_server import Own
 from benchmark.torture.subject import Subject
+from scripts.recipes import pipelines
+from tests.plugin import make_bring
 from tests.project import Project, error_lines
 
 # For some of many large pictures, too long.
@@ -27,15 +30,42 @@ NOT_ON_A_GPU = {
 }
 
 
+@pytest.fixture
+def few(
+    request: pytest.FixtureRequest, exported: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Project]:
+    """A server of the main pipeline and those of texts: each process of all is harmed."""
+    project = Project.copy(tmp_path_factory.mktemp("few"), FLAVOUR="local")
+    project.take(exported)
+    try:
+        project.made("up")
+        bring = make_bring(request, project, tmp_path_factory)
+        for each in pipelines.others():
+            if each.recipe.asked_about == "TEXT":
+                bring(each.name)
+        yield project
+    finally:
+        project.end()
+
+
+def test_everything_comes_back(few: Project) -> None:
+    _torture(few)
+
+
+@pytest.mark.rare
 @pytest.mark.parametrize("served", ["local"], indirect=True)
-def test_everything_comes_back(served: Project) -> None:
-    done = served.make("torture", QUICK="1")
+def test_everything_of_every_pipeline_comes_back(together: Project) -> None:
+    _torture(together)
+
+
+def _torture(project: Project) -> None:
+    done = project.make("torture", QUICK="1")
     output = done.stdout + done.stderr
     assert "requests that ended it once" in output and "server: SIGKILL" in output
     if done.returncode:  # a busy machine lets anyone wait, and nothing else may be wrong
         waited = {*re.findall(WAITED, output, re.MULTILINE)}
         assert f"error: {len(waited)} of " in output, output
-    served.made("status")  # what serves was left alone
+    project.made("status")  # what serves was left alone
 
 
 @pytest.mark.rare
