@@ -215,7 +215,7 @@ def _overlay(
         _replace_patch(
             "Deployment",
             "/spec/template/spec/volumes/2/emptyDir/sizeLimit",
-            quantity(memory.shared(settings)),
+            quantity(memory.shm_size(settings)),
         ),
     ]
     if settings.cores and not on_gpu:
@@ -260,7 +260,7 @@ def _make_values(
             "requests": requests(settings),
             "limits": {"memory": limit, **({"nvidia.com/gpu": "1"} if on_gpu else {})},
         },
-        "sharedMemory": quantity(memory.shared(settings)),
+        "sharedMemory": quantity(memory.shm_size(settings)),
         "gpu": on_gpu,
         "settings": environment,
         "tls": {"enabled": not written["components"]},

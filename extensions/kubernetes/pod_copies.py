@@ -36,7 +36,8 @@ def write(copies: Folder, folder: Path, name: str, known: str) -> str:
 def read(copies: Folder) -> Iterator[Copy]:
     """The last one first. Of one without a mark, an earlier bundle's, its files have the time."""
     found = []
-    for name, parts in groupby(sorted(copies.stored().items()), key=lambda item: _copy_of(item[0])):
+    stored = sorted(copies.list_stored().items())
+    for name, parts in groupby(stored, key=lambda item: _copy_of(item[0])):
         objects = [each for _, each in parts]
         modified = max(each.modified for each in objects)
         found.append((modified, name, sum(each.size for each in objects)))

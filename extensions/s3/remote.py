@@ -119,14 +119,14 @@ class Remote:
         with explain_faults(self.location, self._keys, self._settings):
             self._bucket.write(self.prefix + name, content)
 
-    def stored(self, prefix: str = "") -> dict[str, Stored]:
+    def list_stored(self, prefix: str = "") -> dict[str, Stored]:
         """What is in this folder under names with this prefix, in order."""
         with explain_faults(self.location, self._keys, self._settings):
             there = self._bucket.list_below(self.prefix + prefix)
         return {prefix + name: there[name] for name in sorted(there)}
 
     def list(self, prefix: str = "") -> list[str]:
-        return [*self.stored(prefix)]
+        return [*self.list_stored(prefix)]
 
     def remove(self, prefix: str) -> None:
         """Removes everything with this prefix."""

@@ -20,7 +20,8 @@ from scripts.artefacts import packages
 from scripts.artefacts.step import Place, Step
 from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
-from scripts.recipes import configs, tensors
+from scripts.recipes import configs
+from scripts.recipes.asking import ask_tensors
 from scripts.recipes.layout import Layout
 from scripts.recipes.parts import Count, Ensemble, Name, Part, set_count
 from scripts.recipes.recipe import Contents, Recipe, Server, Trial
@@ -135,7 +136,7 @@ class Function(Recipe):
             self.question(inputs.encode())
 
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
-        (answer,) = tensors.ask_each(server, self.ensemble, [self.read_question(asked)])
+        (answer,) = ask_tensors(server, self.ensemble, [self.read_question(asked)])
         for each in self._answers(answer):
             print(json.dumps({name: _show_tensor(tensor) for name, tensor in each.items()}))
         return 0

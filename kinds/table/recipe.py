@@ -25,8 +25,8 @@ from scripts.base import tables
 from scripts.base.errors import UserError
 from scripts.evaluation.figures import TOP
 from scripts.evaluation.labelled import Item, Labelled
-from scripts.recipes import configs, tensors
-from scripts.recipes.asking import Asked
+from scripts.recipes import configs
+from scripts.recipes.asking import Asked, ask_tensors
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Count, Ensemble, Name, set_count, set_most
 from scripts.recipes.recipe import Export, Recipe, Server
@@ -146,7 +146,7 @@ class Table(Recipe):
         self._questions(asked)
 
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
-        answers = tensors.ask_each(server, self.ensemble, self._questions(asked))
+        answers = ask_tensors(server, self.ensemble, self._questions(asked))
         given = [row for answer in answers for row in answer["OUTPUT"].reshape(-1, self.values)]
         if environment.get("JSON"):
             for line in self._as_json(given):
@@ -201,7 +201,7 @@ class Table(Recipe):
         from bundle_client import Label
 
         question = self.question(str(item.source).encode())
-        (answer,) = tensors.ask_each(asked.server, asked.model, [question])
+        (answer,) = ask_tensors(asked.server, asked.model, [question])
         (row,) = answer["OUTPUT"]
         return [
             Label(int(each), self.classes[each], float(row[each]))

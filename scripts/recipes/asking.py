@@ -1,8 +1,9 @@
-"""Asking a server through the bundle's client. Imports nothing large: a running server answers
-faster than the pipeline kinds can be imported."""
+"""Asking a server, through the bundle's client or by tensors. Imports nothing large: a running
+server answers faster than the pipeline kinds can be imported."""
 
 from __future__ import annotations
 
+import http.client
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from scripts.settings import arguments, pictures
 if TYPE_CHECKING:
     from bundle_client import Client, Result, Source
     from bundle_client.sources import Kind
+    from bundle_serving.address import Address
+    from bundle_serving.infer import Answer, Question
 
 ASKED_ABOUT = "IMG", "SOUND", "TEXT", "VIDEO", "INPUTS", "IN"
 # OUT= takes what is found in these.
@@ -22,6 +25,7 @@ MISSING = {
     "TEXT": ("no text given", 'try: make {} TEXT="What a day!"'),
     "VIDEO": ("no video given", "try: make {} VIDEO=clip.mp4, or VIDEO=0 for a camera"),
 }
+TENSORS_TIMEOUT_S = 60
 
 
 class Known(TypedDict, total=False):
@@ -38,6 +42,7 @@ class Server:
     """The server to ask."""
 
     known: Known
+    address: Address
     client: Callable[[Sequence[str], Sequence[str]], int]  # the client's program: options, pictures
     watch: Callable[[str, str, Mapping[str, str]], int]  # the model, the video, the environment
 
@@ -134,3 +139,22 @@ def about_each(
             else:
                 print(shown)
     return 1 if failed else 0
+
+
+def ask_tensors(
+    server: Server,
+    model: str,
+    questions: Sequence[Question],
+    headers: Mapping[str, str] | None = None,
+) -> list[Answer]:
+    """Over HTTP."""
+    from bundle_serving import infer
+
+    connection = server.address.connection(TENSORS_TIMEOUT_S)
+    try:
+        return [infer.ask(connection, model, each, headers or {}) for each in questions]
+    except (OSError, ValueError, http.client.HTTPException) as fault:
+        reason = str(fault) or type(fault).__name__
+        raise UserError(f"{model} does not answer: {reason}", "see make logs") from None
+    finally:
+        connection.close()

@@ -12,7 +12,7 @@ from kinds.image.recipe import Image
 from scripts.artefacts.workspace import Workspace
 from scripts.base import console
 from scripts.base.errors import UserError
-from scripts.recipes import tensors
+from scripts.recipes.asking import ask_tensors
 from scripts.recipes.layout import precision_of
 from scripts.recipes.pictures import labels_of
 from scripts.recipes.pipelines import Pipeline
@@ -37,7 +37,7 @@ def require(pipeline: Pipeline, server: State) -> None:
     else:
         uncounted = server.http.uncounted_headers
         questions = recipe.golden(made)
-        answers = tensors.ask_each(ask.server_of(server), recipe.ensemble, questions, uncounted)
+        answers = ask_tensors(ask.server_of(server), recipe.ensemble, questions, uncounted)
         found = recipe.judge(made, answers)
     bound = gate.find_served_bound(made.onnx, precision_of(made, version.engine))
     bound = gate.for_the_ensemble(bound, found.pictures)

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def server_of(server: State) -> Server:
-    return Server(read_known(server.http), partial(_client, server), partial(_watch, server))
+    address = server.http
+    client, watch = partial(_client, server), partial(_watch, server)
+    return Server(read_known(address), address, client, watch)
 
 
 def uncounted_client(address: Address, model: str) -> Client:

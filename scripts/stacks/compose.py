@@ -102,7 +102,7 @@ class Compose:
         """The values of the variables in the Compose files."""
         own = {
             "MEMORY": memory.limit(self._settings),
-            "SHM_SIZE": memory.shared(self._settings),
+            "SHM_SIZE": memory.shm_size(self._settings),
             "FINGERPRINT": wanted.fingerprint if wanted else "",
             main_pipeline.VARIABLE: wanted.main if wanted else pipelines.main().ensemble,
             "CHECKOUT": str(ROOT),

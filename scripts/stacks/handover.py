@@ -26,12 +26,12 @@ def obstacle(settings: Settings, its: Settings, pid: int) -> str | None:
     for port in shared:
         if not ports.is_shareable(settings.bind, port):
             return f"port {port} is not to be shared"
-    if shared and _opened(settings) != _opened(its):
+    if shared and _access_of(settings) != _access_of(its):
         return "they differ in BIND, INSECURE or TLS_CERT"
     return explain_memory(_memory(pid))
 
 
-def _opened(settings: Settings) -> tuple[str, bool, bool]:
+def _access_of(settings: Settings) -> tuple[str, bool, bool]:
     """How its ports are: who asks at one must not come to a server where they are otherwise. To a
     certain address and to any, connections are not shared out."""
     exposed = exposure.exposure_of(settings)

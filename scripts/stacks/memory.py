@@ -33,7 +33,7 @@ def limit(settings: Settings) -> str:
     return settings.memory or f"{limit_mb(settings)}m"
 
 
-def shared(settings: Settings) -> str:
+def shm_size(settings: Settings) -> str:
     """Of it: the most that is shared."""
     instances = Share.preprocessing(settings).instances + Share.network(settings).instances
     return f"{SHM_BASE_MB + SHM_INSTANCE_MB * instances}m"

@@ -16,7 +16,7 @@ def ask() -> None:
         ensemble="words", read_question=lambda _: {}, _answers=lambda answer: [answer]
     )
     server: Any = None
-    with patch("kinds.callable.recipe.tensors.ask_each", lambda *_: [{"words": np.array([3])}]):
+    with patch("kinds.callable.recipe.ask_tensors", lambda *_: [{"words": np.array([3])}]):
         Function.ask(recipe, server, [], {})
 
 

@@ -18,7 +18,7 @@ def show(classes: tuple[str, ...]) -> None:
     made = adoption.make_recipe("flowers", Path("flowers.json"), {})
     made = made.model_copy(update={"width": 2, "classes": classes, "values": count})
     server: Any = None
-    with patch("kinds.table.recipe.tensors.ask_each", lambda *_: [answer]):
+    with patch("kinds.table.recipe.ask_tensors", lambda *_: [answer]):
         made.ask(server, [], {})
 
 

@@ -21,7 +21,7 @@ class Times:
 
     days: dict[str, int]
 
-    def stored(self) -> dict[str, Stored]:
+    def list_stored(self) -> dict[str, Stored]:
         now = datetime.now(UTC)
         return {key: Stored(now - timedelta(days=n, hours=1)) for key, n in self.days.items()}
 
