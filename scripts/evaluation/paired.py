@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, comb, sqrt
+from math import ceil, comb, erfc, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,18 +63,14 @@ class Paired:
     @property
     def p(self) -> float:
         """McNemar's test: how likely so uneven a split is if both are equally good."""
-        few, differing = sorted((self.only_first, self.only_second))[0], self._differing
+        few, differing = min(self.only_first, self.only_second), self.only_first + self.only_second
         if differing == 0:
             return 1.0
         if differing > MOST_EXACT:
             off = (abs(self.only_first - self.only_second) - 1) / sqrt(differing)
-            return float(2 * _upper_tail(off))
+            return erfc(max(0.0, off) / sqrt(2))
         below = sum(comb(differing, number) for number in range(few + 1))
         return min(1.0, float(2 * below / 2**differing))
-
-    @property
-    def _differing(self) -> int:
-        return self.only_first + self.only_second
 
     def judge(self, most_drop: float) -> str:
         """`worse`: by more than this, with 95% certainty. `better`, `equal`: not worse by so
@@ -97,12 +93,6 @@ class Paired:
     def __str__(self) -> str:
         points = [-100 * each for each in (self.drop, self.high, self.low)]
         return "{:+.1f} points ({:+.1f} to {:+.1f})".format(*(each + 0.0 for each in points))
-
-
-def _upper_tail(deviations: float) -> float:
-    from math import erfc
-
-    return erfc(max(0.0, deviations) / sqrt(2)) / 2
 
 
 def list_losses(

@@ -39,15 +39,13 @@ class Session(Protocol):
 def session(network: Runnable | Path, name: str) -> Session:
     is_onnx = not is_ir(network) if isinstance(network, Path) else isinstance(network, bytes)
     try:
-        return _in_onnxruntime(network) if is_onnx else _in_openvino(network)
+        if is_onnx:
+            return _in_onnxruntime(network)
+        from scripts.intake.openvino_ir import InOpenVino
+
+        return InOpenVino(network)
     except Exception as fault:  # ONNX Runtime's exceptions have no common base class
         raise explain_refusal(name, fault) from None
-
-
-def _in_openvino(network: Any) -> Session:
-    from scripts.intake.openvino_ir import InOpenVino
-
-    return InOpenVino(network)
 
 
 def _in_onnxruntime(network: bytes | Path) -> Session:

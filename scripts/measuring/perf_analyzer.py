@@ -205,33 +205,25 @@ def has_libb64() -> bool:
 
 def input_data(inputs: Inputs, name: str, padded: bool) -> str:
     if inputs.several:
-        each = [{n: _tensor(tensor) for n, tensor in sent.items()} for sent in inputs.several]
-        return json.dumps({"data": each})
-    if inputs.texts:
-        texts = [{name: {"content": [row.decode()], "shape": [1]}} for row in inputs.rows]
-        return json.dumps({"data": texts})
-    longest = max(map(len, inputs.rows))
-    rows = [row.ljust(longest, b"\0") for row in inputs.rows] if padded else inputs.rows
-    return json.dumps(
-        {
-            "data": [
-                {
-                    name: {
-                        "content": {"b64": base64.b64encode(row).decode()},
-                        "shape": list(inputs.shape or [len(row)]),
-                    }
-                }
-                for row in rows
-            ]
-        }
-    )
+        data = [{n: _tensor(tensor) for n, tensor in sent.items()} for sent in inputs.several]
+    elif inputs.texts:
+        data = [{name: {"content": [row.decode()], "shape": [1]}} for row in inputs.rows]
+    else:
+        longest = max(map(len, inputs.rows))
+        rows = [row.ljust(longest, b"\0") for row in inputs.rows] if padded else inputs.rows
+        data = [{name: _encode(row, list(inputs.shape or [len(row)]))} for row in rows]
+    return json.dumps({"data": data})
 
 
 def _tensor(tensor: NDArray[Any]) -> dict[str, Any]:
     shape = list(tensor.shape)
     if tensor.dtype.kind == "S":
         return {"content": [text.decode() for text in tensor.ravel().tolist()], "shape": shape}
-    return {"content": {"b64": base64.b64encode(tensor.tobytes()).decode()}, "shape": shape}
+    return _encode(tensor.tobytes(), shape)
+
+
+def _encode(content: bytes, shape: list[int]) -> dict[str, Any]:
+    return {"content": {"b64": base64.b64encode(content).decode()}, "shape": shape}
 
 
 def parse(report: str, output: str) -> Sample:

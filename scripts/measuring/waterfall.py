@@ -51,12 +51,10 @@ def parse(statistics: dict[str, Any]) -> dict[str, Counters]:
     return {model["name"]: Counters.parse(model) for model in statistics["model_stats"]}
 
 
-def fetch(address: Address) -> dict[str, Counters]:
-    return parse(triton_api.get(address, "/models/stats"))
-
-
 def fetch_each(servers: Mapping[str, Address]) -> dict[str, dict[str, Counters]]:
-    return {name: fetch(address) for name, address in servers.items()}
+    return {
+        name: parse(triton_api.get(address, "/models/stats")) for name, address in servers.items()
+    }
 
 
 def subtract_counters(

@@ -27,9 +27,11 @@ def main(model: Path, out: Path) -> int:
 
 
 def complete_config(model: Path) -> dict[str, Any]:
-    versions = sorted((p for p in model.glob("[1-9]*") if p.name.isdecimal()), key=_number)
+    versions = sorted(
+        (p for p in model.glob("[1-9]*") if p.name.isdecimal()), key=lambda p: int(p.name)
+    )
     known = {"model.onnx": _of_onnx, "model.py": _of_python}
-    for version in reversed(versions):
+    for version in sorted(versions, key=lambda path: int(path.name), reverse=True):
         for name, complete in known.items():
             if (version / name).is_file():
                 return {"name": model.name} | complete(version / name, model.name)
@@ -37,10 +39,6 @@ def complete_config(model: Path) -> dict[str, Any]:
         f"{model.name} has no config.pbtxt, and no {' or '.join(known)} in a folder of its version",
         "write its config.pbtxt",
     )
-
-
-def _number(version: Path) -> int:
-    return int(version.name)
 
 
 def _of_onnx(path: Path, name: str) -> dict[str, Any]:

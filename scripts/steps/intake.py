@@ -14,7 +14,6 @@ import logging
 import os
 import sys
 import warnings
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
 from scripts.intake import metadata, torch_files
+from scripts.intake.metadata import Found
 from scripts.intake.signature import Size
 
 if TYPE_CHECKING:
@@ -35,15 +35,6 @@ UNTRAINED = " (untrained weights)"
 CLOSE = 2.0
 SAME = 0.001  # of the largest score
 SAVE = "torch.jit.trace(network, example).save(…), torch.export.save(…) or torch.onnx.export(…)"
-
-
-@dataclass
-class Taken:
-    """What is known of a network; the keys of about.json."""
-
-    pictures: dict[str, Any] = field(default_factory=dict)
-    labels: list[str] = field(default_factory=list)
-    gives: str = ""
 
 
 def main(
@@ -59,8 +50,9 @@ def main(
     code that it brings."""
     quieten()
     with files.whole_folder(out) as draft:
-        taken = take(source, weights, size, pictures_given, draft / "model.onnx", trusted)
-        (draft / metadata.ABOUT).write_text(json.dumps(asdict(taken), indent=2) + "\n")
+        found = take(source, weights, size, pictures_given, draft / "model.onnx", trusted)
+        about = {"pictures": found.pictures, "labels": found.labels, "gives": found.gives}
+        (draft / metadata.ABOUT).write_text(json.dumps(about, indent=2) + "\n")
     return 0
 
 
@@ -78,7 +70,7 @@ def take(
     pictures_given: bool,
     path: Path,
     trusted: bool = False,
-) -> Taken:
+) -> Found:
     # What loads weights must not fall back on code, whatever it is told.
     os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
     there = Path(source).expanduser()
@@ -98,7 +90,7 @@ def take(
 # PyTorch's files.
 
 
-def _of_torch(source: Path, size: Size | None, path: Path, trusted: bool) -> Taken:
+def _of_torch(source: Path, size: Size | None, path: Path, trusted: bool) -> Found:
     import torch
 
     sides = size or (224, 224)
@@ -117,7 +109,7 @@ def _of_torch(source: Path, size: Size | None, path: Path, trusted: bool) -> Tak
                 )
             except Exception as fault:
                 raise _unreadable(source, fault) from None
-        return Taken()
+        return Found()
     if (word := torch_files.reaches_out(source)) and not trusted:
         raise UserError(
             f"{source.name} does more than arithmetic ({word}), such as to write files",
@@ -135,7 +127,7 @@ def _of_torch(source: Path, size: Size | None, path: Path, trusted: bool) -> Tak
         example = _find_accepted(module, source, sides)
         _trace(module, example, path)
         _require_the_same(module, example, path)
-    return Taken()
+    return Found()
 
 
 def _find_accepted(module: Any, source: Path, sides: Size) -> Any:
@@ -181,7 +173,7 @@ def _no_network(source: Path) -> UserError:
 # Libraries.
 
 
-def _of_timm(name: str, shown: str, weights: str, size: Size | None, path: Path) -> Taken:
+def _of_timm(name: str, shown: str, weights: str, size: Size | None, path: Path) -> Found:
     with step(f"loading timm's {shown}"):
         ready(is_local=weights != "default" or name.startswith("local-dir:"))
         import timm
@@ -213,12 +205,12 @@ def _of_timm(name: str, shown: str, weights: str, size: Size | None, path: Path)
         if weights == "random":
             labels = [f"{name}{UNTRAINED}" for name in labels or map(str, range(classes))]
     _export(module, pictures, path)
-    return Taken(pictures, labels)
+    return Found(pictures, tuple(labels))
 
 
 def _of_hugging_face(
     source: str, size: Size | None, pictures_given: bool, path: Path, trusted: bool
-) -> Taken:
+) -> Found:
     with step(f"loading {source}"):
         ready(is_local=Path(source).is_dir())
         import torch
@@ -256,10 +248,10 @@ def _of_hugging_face(
         if size:
             pictures |= {"crop": list(size), "resize": min(size)}
         names = config.id2label
-        labels = [str(names[number]) for number in range(len(names))]
+        labels = tuple(str(names[number]) for number in range(len(names)))
         several = config.problem_type == "multi_label_classification"
     _export(Logits().eval(), pictures, path)
-    return Taken(pictures, labels, "multi-label" if several else "scores")
+    return Found(pictures, labels, "multi-label" if several else "scores")
 
 
 def ready(is_local: bool) -> None:

@@ -185,11 +185,11 @@ def _from_file(
     wanted: Torchvision, classes: int, published: Any
 ) -> tuple[nn.Module, Any, dict[str, str]]:
     path = Path(wanted.weights)
-    digest = files.sha256(path)
+    origin = origin_of(path)
     module = torchvision.models.get_model(wanted.arch, weights=None, num_classes=classes)
     remedy = ITS_ARCH if wanted.setting == "WEIGHTS" else MADE_THERE
     fill_weights(module, read_state(path), f"{wanted.arch} with {classes} classes", path, remedy)
-    return module, _recipe_of(digest, published), {"source": path.name, "sha256": digest}
+    return module, _recipe_of(origin["sha256"], published), origin
 
 
 def _recipe_of(digest: str, published: Any) -> Any:

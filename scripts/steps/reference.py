@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from scripts.artefacts.exporting import read, read_part
 from scripts.artefacts.manifest import Foreign, Manifest, lines_of
@@ -24,8 +23,6 @@ from scripts.base.errors import run_guarded
 
 OUT = "original.npz"
 EXPORTED = "the exported network in ONNX Runtime"
-# What the transform of torchvision's networks leaves out.
-USUAL = {"fit": "crop", "pad": 0, "middle": "even"}
 
 Ask = Callable[[Path], int]
 
@@ -83,10 +80,11 @@ def _of_foreign(wanted: Foreign) -> Ask | None:
 def of_exported(onnx: Path, post: Path | None = None, packages: str = "") -> Ask:
     from bundle_serving.networks import network_in
     from bundle_serving.own_steps import read_by
-    from scripts.intake import plain
+    from scripts.intake import metadata, plain
     from scripts.intake.original import rows, session
 
-    how: dict[str, Any] = {**USUAL, **Manifest.of_export(onnx).transform}
+    # The transform of torchvision's networks does not say all.
+    how = {**metadata.USUAL, **Manifest.of_export(onnx).transform}
     asked = session(network_in(onnx), "the exported network")
     text = post.read_text() if post else ""
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from scripts.artefacts import exporting
 from scripts.artefacts.progress import step, tell
+from scripts.artefacts.shapes import sides
 from scripts.base.errors import UserError, run_guarded
 from scripts.evaluation.paired import Paired
 from scripts.evaluation.scores import LEAST_RIGHT, Answers, find_order
@@ -167,8 +168,7 @@ def guess_numbers(how: How, facts: Signature) -> Iterator[Guess]:
 
 def guess_fits(how: How) -> Iterator[Guess]:
     """What of the picture is shown."""
-    crop = how["crop"]
-    short = crop if isinstance(crop, int) else min(crop)
+    short = min(sides(how["crop"]))
     yield Guess(
         "the middle, an eighth left out", {**how, "fit": "crop", "resize": round(short * 8 / 7)}
     )
@@ -181,8 +181,7 @@ def guess_fits(how: How) -> Iterator[Guess]:
 
 def guess_sides(how: How) -> Iterator[Guess]:
     """How large; with as much around it as before."""
-    crop = how["crop"]
-    margin = how["resize"] / (crop if isinstance(crop, int) else min(crop))
+    margin = how["resize"] / min(sides(how["crop"]))
     for side in SIDES:
         yield Guess(f"{side} pixels", {**how, "crop": side, "resize": round(side * margin)})
 

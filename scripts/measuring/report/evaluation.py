@@ -12,7 +12,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import jinja2
 from PIL import Image, ImageOps
 
 from scripts.evaluation.figures import TOP, Figures, as_dict
@@ -22,7 +21,7 @@ from scripts.evaluation.scores import Answers, OfClass
 from scripts.evaluation.share import Share
 from scripts.measuring.report import plots
 from scripts.measuring.report.report import TEMPLATE as BENCH
-from scripts.measuring.report.report import Headline
+from scripts.measuring.report.report import Headline, render
 
 TEMPLATE = Path(__file__).with_name("evaluation.html")
 MEASURED = Path(__file__).with_name("measured.html")
@@ -134,32 +133,26 @@ def write(
     (folder / "answers.csv").write_text(_as_csv(answers, items))
     if figures.labels:
         (folder / LABELS).write_text("".join(f"{label}\n" for label in figures.labels))
-    page = (
-        _environment()
-        .from_string(TEMPLATE.read_text())
-        .render(
-            style=_read_style(),
-            about=about,
-            figures=figures,
-            headlines=_headlines(figures),
-            told=told,
-            original=figures.original and _as_sentence(describe_original(figures)),
-            pairs=[
-                (
-                    pair,
-                    [
-                        _thumbnail(items[place], answers.confidence[place])
-                        for place in pair.examples
-                    ],
-                )
-                for pair in figures.confused
-            ],
-            classes=worst_first(figures.classes),
-            refused=list(islice(figures.refused.items(), MOST_REFUSED)),
-            plots={"reliability": plots.svg(figure)},
-            ends=ends_of,
-            percent=_percent,
-        )
+    page = render(
+        TEMPLATE,
+        style=_read_style(),
+        about=about,
+        figures=figures,
+        headlines=_headlines(figures),
+        told=told,
+        original=figures.original and _as_sentence(describe_original(figures)),
+        pairs=[
+            (
+                pair,
+                [_thumbnail(items[place], answers.confidence[place]) for place in pair.examples],
+            )
+            for pair in figures.confused
+        ],
+        classes=worst_first(figures.classes),
+        refused=list(islice(figures.refused.items(), MOST_REFUSED)),
+        plots={"reliability": plots.svg(figure)},
+        ends=ends_of,
+        percent=_percent,
     )
     (folder / PAGE).write_text(page)
 
@@ -168,14 +161,14 @@ def write_measured(folder: Path, about: Mapping[str, Any], found: Measured) -> N
     """Of a kind that has figures of its own."""
     results = {**about, **found.as_dict()}
     (folder / "results.json").write_text(json.dumps(results, indent=2) + "\n")
-    page = _environment().from_string(MEASURED.read_text())
     headlines = [
         Headline(
             name, f"{100 * each.value:.1f}", "%", f"{100 * each.low:.1f} to {100 * each.high:.1f}"
         )
         for name, each in found.figures.items()
     ]
-    content = page.render(
+    content = render(
+        MEASURED,
         style=_read_style(),
         about=about,
         found=found,
@@ -186,10 +179,6 @@ def write_measured(folder: Path, about: Mapping[str, Any], found: Measured) -> N
         percent=_percent,
     )
     (folder / PAGE).write_text(content)
-
-
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
 
 
 def _percent(value: float, digits: int = 1) -> str:

@@ -50,8 +50,8 @@ def write(
         plots.png(figure, folder / f"{name}.png")
     (folder / "results.json").write_text(json.dumps(found, indent=2) + "\n")
     (folder / "results.csv").write_text(results.as_csv(found))
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    page = environment.from_string(TEMPLATE.read_text()).render(
+    page = render(
+        TEMPLATE,
         found=found,
         headlines=headlines(measurements),
         told=tell(measurements),
@@ -63,6 +63,11 @@ def write(
         ratio=ratio,
     )
     (folder / "report.html").write_text(page)
+
+
+def render(template: Path, **values: Any) -> str:
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(template.read_text()).render(values)
 
 
 def for_the_waterfall(measurements: Sequence[Measurement]) -> list[Measurement]:
