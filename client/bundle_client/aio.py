@@ -14,9 +14,8 @@ from . import answers
 from .answers import Embedding, Form, Result
 from .errors import ClientError
 from .frames import Watched, Watching
-from .server import Protocol, server
-from .settings import AHEAD, MAX_BYTES, TIMEOUT_S, check_positive, main_model
-from .sources import Source, Sources, expand, name_in_errors, name_of, read
+from .server import AHEAD, TIMEOUT_S, Protocol, check_positive, main_model, server
+from .sources import MAX_BYTES, Source, Sources, expand, name_in_errors, name_of, read
 from .transport.connection import Connection, knock
 from .transport.faults import translate_faults
 from .transport.patience import patiently_async

@@ -23,8 +23,7 @@ from . import show
 from .answers import Result
 from .client import Client
 from .errors import CONCERNS_ALL, ClientError, ServerUnreachable
-from .server import PORTS, PROTOCOLS
-from .settings import TIMEOUT_S
+from .server import PORTS, PROTOCOLS, TIMEOUT_S
 from .sources import Source, expand, is_standard_input, name_of
 
 ANSWERED, FAILED, UNREACHABLE, INTERRUPTED = 0, 1, 3, 130

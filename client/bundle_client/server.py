@@ -2,8 +2,16 @@
 
 from dataclasses import dataclass, field
 from threading import TIMEOUT_MAX
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
+
+# The main pipeline of a server that says no other by its name in KServe's metadata.
+MODEL = "ensemble_python_resnet50"
+UNNAMED = "triton"
+TIMEOUT_S = 30.0
+# How many pictures per concurrent request may be finished before the first one is yielded:
+# one slow picture does not hold up the others, and memory stays bounded.
+AHEAD = 8
 
 Protocol = Literal["http", "grpc"]
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
@@ -61,3 +69,15 @@ def server(
         raise ValueError(f"address {url!r} is not host:port or {protocol}://host:port")
     tls = scheme == encrypted or (not scheme and ca_file is not None)
     return Server(protocol, host, port, timeout, tls, ca_file, server_name, api_key)
+
+
+def main_model(metadata: Any) -> str:
+    """Of a server, as KServe's ServerMetadata."""
+    name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+    return str(name) if name not in ("", UNNAMED) else MODEL
+
+
+def check_positive(**values: int) -> None:
+    for name, value in values.items():
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1")

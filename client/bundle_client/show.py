@@ -6,9 +6,9 @@ import sys
 import textwrap
 import unicodedata
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from .answers import Box, Detected, Label, Result, Segmented
+from .answers import Area, Box, Detected, Label, Result, Segmented
 from .errors import ClientError
 
 if TYPE_CHECKING:
@@ -18,76 +18,65 @@ if TYPE_CHECKING:
 BAR_WIDTH = 20
 
 
-def as_json(result: Result) -> str:
-    """One line with `labels` and `ms`, or with `error`."""
-    if result.error is not None:
-        return json.dumps({"source": result.source, "error": error_fields(result.error)})
-    found = [asdict(label) for label in result.labels]
-    return json.dumps({"source": result.source, "labels": found, "ms": round(result.ms, 1)})
+Found: TypeAlias = Result | Detected | Segmented
+
+
+def as_json(found: Found) -> str:
+    """One line with what was found and `ms`, or with `error`."""
+    if isinstance(found, Detected):
+        boxes = [
+            {
+                "label": box.label,
+                "score": box.score,
+                "box": [round(side, 1) for side in corners(box)],
+            }
+            for box in found.boxes
+        ]
+        what: dict[str, object] = {"boxes": boxes}
+    elif isinstance(found, Segmented):
+        what = {"areas": [{**asdict(each), "share": round(each.share, 6)} for each in found.areas]}
+    elif found.error is None:
+        what = {"labels": [asdict(label) for label in found.labels]}
+    else:
+        return json.dumps({"source": found.source, "error": error_fields(found.error)})
+    return json.dumps({"source": found.source, **what, "ms": round(found.ms, 1)})
 
 
 def error_fields(error: ClientError) -> dict[str, str]:
     return {"kind": type(error).__name__, "cause": error.cause, "remedy": error.remedy}
 
 
-def as_table(result: Result, console: "Console") -> str:
-    """The source, and below it a line per label, with a bar for its probability."""
+def as_table(found: Found, console: "Console") -> str:
+    """The source, and below it a line per label or area, with a bar for its probability or share;
+    or per box, with its corners in pixels."""
     from rich.cells import cell_len, set_cell_size
     from rich.text import Text
 
-    lines = [Text.assemble((printable(result.source), "bold"), (f"  {result.ms:.0f} ms", "dim"))]
-    width = max(cell_len(title(label)) for label in result.labels)
-    # Not a rich.table.Table: on a narrow terminal it would drop numbers in favour of bars.
-    room = min(BAR_WIDTH, max(0, console.width - width - 14))
-    mark = "█" if console.encoding.startswith("utf") else "#"
-    lines += [
+    if isinstance(found, Detected):
+        scores = [(printable(box.label), box.score) for box in found.boxes]
+    elif isinstance(found, Segmented):
+        scores = [(title(area), area.share) for area in found.areas]
+    else:
+        scores = [(title(label), label.probability) for label in found.labels]
+    width = max((cell_len(name) for name, _ in scores), default=0)
+    if isinstance(found, Detected):
+        places = [
+            "{:5.0f},{:<5.0f} to {:5.0f},{:<5.0f}".format(*corners(box)) for box in found.boxes
+        ]
+        ends = [place.rstrip() for place in places]
+    else:
+        # Not a rich.table.Table: on a narrow terminal it would drop numbers in favour of bars.
+        room = min(BAR_WIDTH, max(0, console.width - width - 14))
+        mark = "█" if console.encoding.startswith("utf") else "#"
+        ends = [mark * round(score * room) for _, score in scores]
+    lines = [
         Text.assemble(
-            "  " + set_cell_size(title(label), width),
-            (f"  {percent(label)}", "cyan"),
-            (f"  {mark * round(label.probability * room)}", "green"),
+            "  " + set_cell_size(name, width), (f"  {score:7.2%}", "cyan"), (f"  {end}", "green")
         )
-        for label in result.labels
+        for (name, score), end in zip(scores, ends, strict=True)
     ]
-    return render_lines(console, *lines)
-
-
-def boxes_as_json(found: Detected) -> str:
-    """One line with `boxes` and `ms`."""
-    boxes = [
-        {"label": box.label, "score": box.score, "box": [round(side, 1) for side in corners(box)]}
-        for box in found.boxes
-    ]
-    return json.dumps({"source": found.source, "boxes": boxes, "ms": round(found.ms, 1)})
-
-
-def boxes_as_table(found: Detected, console: "Console") -> str:
-    """The source, and below it a line per box: label, score, and its corners in pixels."""
-    from rich.cells import cell_len, set_cell_size
-    from rich.text import Text
-
-    lines = [Text.assemble((printable(found.source), "bold"), (f"  {found.ms:.0f} ms", "dim"))]
-    width = max((cell_len(printable(box.label)) for box in found.boxes), default=0)
-    lines += [
-        Text.assemble(
-            "  " + set_cell_size(printable(box.label), width),
-            (f"  {box.score:7.2%}", "cyan"),
-            ("  {:5.0f},{:<5.0f} to {:5.0f},{:<5.0f}".format(*corners(box)).rstrip(), "green"),
-        )
-        for box in found.boxes
-    ]
-    return render_lines(console, *lines, *(() if found.boxes else (Text("  nothing found"),)))
-
-
-def areas_as_json(found: Segmented) -> str:
-    """One line with `areas` and `ms`."""
-    areas = [{**asdict(area), "share": round(area.share, 6)} for area in found.areas]
-    return json.dumps({"source": found.source, "areas": areas, "ms": round(found.ms, 1)})
-
-
-def areas_as_table(found: Segmented, console: "Console") -> str:
-    """As labels, with shares in the place of probabilities."""
-    labels = tuple(Label(area.index, area.label, area.share) for area in found.areas)
-    return as_table(Result(found.source, labels, found.ms), console)
+    head = Text.assemble((printable(found.source), "bold"), (f"  {found.ms:.0f} ms", "dim"))
+    return render_lines(console, head, *(lines or [Text("  nothing found")]))
 
 
 def corners(box: Box) -> tuple[float, float, float, float]:
@@ -110,7 +99,7 @@ def as_line(result: Result, width: int, console: "Console") -> str:
     )
 
 
-def title(label: Label) -> str:
+def title(label: Label | Area) -> str:
     return printable(label.label) or f"class {label.index}"
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, Union, cast
 
 from .errors import CONCERNS_ALL, ClientError, SourceError, too_large
 from .pixels import array_file, image_file, is_array, is_image
+from .server import TIMEOUT_S
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 # A path or URL, the bytes of a picture's file, an open file, or pixels.
 Source: TypeAlias = Union[str, os.PathLike[str], bytes, BinaryIO, "Image", "Array"]
 Sources: TypeAlias = Source | Iterable[Source]
+MAX_BYTES = 64_000_000
 TAKEN = "a path or URL, the bytes of a picture, an open file, a PIL image or a numpy array"
 
 
@@ -112,7 +114,12 @@ def name_in_errors(source: Source) -> Iterator[None]:
         raise
 
 
-def read(source: Source, max_bytes: int, timeout: float, kind: Kind = PICTURES) -> bytes:
+def read(
+    source: Source,
+    max_bytes: int = MAX_BYTES,
+    timeout: float = TIMEOUT_S,
+    kind: Kind = PICTURES,
+) -> bytes:
     """The bytes of the file, or a `SourceError`."""
     if isinstance(source, bytes):
         picture = source

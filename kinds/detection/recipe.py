@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -25,16 +25,19 @@ from scripts.artefacts.manifest import EXPECTED
 from scripts.artefacts.shapes import of_pixels
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
-from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes import configs, drawing
 from scripts.recipes.finding import TORCHVISION, Finds
 from scripts.recipes.layout import Engine, Layout
 from scripts.recipes.parts import Count, Part
-from scripts.recipes.pictures import UNTRAINED, best, labels_of
-from scripts.recipes.recipe import Contents, Export, Server
-from scripts.settings import arguments
+from scripts.recipes.pictures import UNTRAINED, labels_of
+from scripts.recipes.recipe import Contents, Export
 from scripts.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from bundle_client import Client, Detected
 
 EXPORT = Step("kinds.detection.export")
 EXPORT_DETR = Step("kinds.detection.detr.export", layers=("hub",))
@@ -146,21 +149,12 @@ class Detection(Finds):
     def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         return of_pixels("input", self.side, self.batch.optimal, self.most)
 
-    def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
-        from bundle_client import Client
-        from bundle_client.show import boxes_as_json, boxes_as_table
+    def find(self, client: Client, file: bytes, top: int | None) -> Detected:
+        found = client.detect(file, self.ensemble)
+        return replace(found, boxes=found.boxes[:top])
 
-        out, top = arguments.load(environment).out, best(environment)
-
-        def ask(client: Client, file: bytes, name: str) -> str:
-            found = client.detect(file, self.ensemble)
-            shown = replace(found, source=name, boxes=found.boxes[:top])
-            if out:
-                drawing.save(file, out, lambda picture: drawing.boxes(picture, shown.boxes))
-            as_json = environment.get("JSON")
-            return boxes_as_json(shown) if as_json else boxes_as_table(shown, console.out)
-
-        return self.about(server, asked, ask)
+    def draw(self, picture: Image, found: Detected) -> None:
+        drawing.boxes(picture, found.boxes)
 
     def read_apart(self, path: Path, made: Workspace) -> Coco:
         return Coco.read(path, self.name_classes(made), self.ensemble)

@@ -108,14 +108,13 @@ class Places(ThreeSteps):
 
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
         from bundle_client import Result
-        from bundle_client.settings import MAX_BYTES, TIMEOUT_S
         from bundle_client.sources import PICTURES, name_in_errors, name_of, read
 
         top = arguments.load(environment).top
 
         def place(client: Client, source: Source) -> Result:
             with name_in_errors(source):
-                pixels = decode_file(read(source, MAX_BYTES, TIMEOUT_S))
+                pixels = decode_file(read(source))
                 began = time.perf_counter()
                 found = client.place(pixels, self.ensemble)[:top]
                 return Result(name_of(source), found, (time.perf_counter() - began) * 1e3)

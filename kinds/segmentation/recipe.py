@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bundle_serving.agreement import Agreement, of_answers
 from bundle_serving.infer import Answer
@@ -16,15 +16,18 @@ from scripts.artefacts.manifest import EXPECTED
 from scripts.artefacts.shapes import profile
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
-from scripts.base import console
 from scripts.recipes import configs, drawing
 from scripts.recipes.finding import Finds
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Count
-from scripts.recipes.pictures import best, labels_of
-from scripts.recipes.recipe import Contents, Export, Server
-from scripts.settings import arguments
+from scripts.recipes.pictures import labels_of
+from scripts.recipes.recipe import Contents, Export
 from scripts.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from bundle_client import Client, Segmented
 
 EXPORT = Step("kinds.segmentation.export")
 
@@ -65,23 +68,12 @@ class Segmentation(Finds):
         )
         return profile(least, usual, most)
 
-    def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
-        from bundle_client import Client
-        from bundle_client.show import areas_as_json, areas_as_table
+    def find(self, client: Client, file: bytes, top: int | None) -> Segmented:
+        found = client.segment(file, self.ensemble)
+        return replace(found, areas=found.areas[:top])
 
-        out, top = arguments.load(environment).out, best(environment)
-
-        def ask(client: Client, file: bytes, name: str) -> str:
-            found = client.segment(file, self.ensemble)
-            shown = replace(found, source=name, areas=found.areas[:top])
-            if out:
-                drawing.save(
-                    file, out, lambda picture: drawing.areas(picture, shown.mask, shown.areas)
-                )
-            as_json = environment.get("JSON")
-            return areas_as_json(shown) if as_json else areas_as_table(shown, console.out)
-
-        return self.about(server, asked, ask)
+    def draw(self, picture: Image, found: Segmented) -> None:
+        drawing.areas(picture, found.mask, found.areas)
 
     def read_apart(self, path: Path, made: Workspace) -> Masks:
         return Masks.read(path, self.name_classes(made))

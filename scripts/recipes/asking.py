@@ -13,7 +13,8 @@ from scripts.base.errors import UserError
 from scripts.settings import arguments, pictures
 
 if TYPE_CHECKING:
-    from bundle_client import Client, Result, Source
+    from bundle_client import Client, Source
+    from bundle_client.show import Found
     from bundle_client.sources import Kind
     from bundle_serving.address import Address
     from bundle_serving.infer import Answer, Question
@@ -107,37 +108,24 @@ def about_files(
     files: Sequence[str],
     environment: Mapping[str, str],
     kind: Kind,
-    ask: Callable[[Client, Source], Result],
+    ask: Callable[[Client, Source], Found],
 ) -> int:
-    """One after the other, for labels; returns the exit code."""
-    from bundle_client.show import as_json, as_table
-    from scripts.base import console
-
-    def show_answer(client: Client, source: Source) -> str:
-        found = ask(client, source)
-        return as_json(found) if environment.get("JSON") else as_table(found, console.out)
-
-    return about_each(server, files, kind, show_answer)
-
-
-def about_each(
-    server: Server, files: Sequence[str], kind: Kind, ask: Callable[[Client, Source], str]
-) -> int:
-    """And prints what is to be said of the answer."""
+    """One after the other; prints what is found, and returns the exit code."""
     from bundle_client import Client, ClientError, Result
-    from bundle_client.show import print_error
+    from bundle_client.show import as_json, as_table, print_error
     from bundle_client.sources import expand, name_of
+    from scripts.base import console
 
     failed = 0
     with Client(**server.known) as client:
         for source in expand(files, kind):
             try:
-                shown = ask(client, source)
+                found = ask(client, source)
             except ClientError as fault:
                 failed += 1
                 print_error(Result(name_of(source), error=fault))
             else:
-                print(shown)
+                print(as_json(found) if environment.get("JSON") else as_table(found, console.out))
     return 1 if failed else 0
 
 

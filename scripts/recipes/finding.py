@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from scripts.artefacts.exporting import as_words
@@ -10,7 +12,7 @@ from scripts.artefacts.manifest import labels_beside
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
 from scripts.recipes import configs, drawing
-from scripts.recipes.asking import Server, about_each
+from scripts.recipes.asking import Server, about_files
 from scripts.recipes.layout import CPU, Engine, Layout
 from scripts.recipes.parts import Count
 from scripts.recipes.pictures import OfPictures
@@ -21,7 +23,9 @@ from scripts.settings.settings import Settings
 from scripts.steps.fine_tuned import FineTuned
 
 if TYPE_CHECKING:
-    from bundle_client import Client, Source
+    from PIL.Image import Image
+
+    from bundle_client import Client, Detected, Segmented, Source
 
 TORCHVISION = "torchvision/"
 
@@ -61,18 +65,29 @@ class Finds(ThreeSteps, OfPictures):
         spec = kind(arch, weights, engine.export, labels_beside(weights), **more)
         return Export(step, as_words(spec), spec, self.setting not in settings.given)
 
-    def about(
-        self, server: Server, asked: Sequence[str], ask: Callable[[Client, bytes, str], str]
-    ) -> int:
-        """`ask`: the bytes of a picture, and its name -> what is printed of the answer."""
-        from bundle_client.settings import MAX_BYTES, TIMEOUT_S
+    @abstractmethod
+    def find(self, client: Client, file: bytes, top: int | None) -> Detected | Segmented:
+        """What is in a picture; of that only the `top` first."""
+
+    @abstractmethod
+    def draw(self, picture: Image, found: Any) -> None:
+        """What was found, into the picture."""
+
+    def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
         from bundle_client.sources import PICTURES, name_in_errors, name_of, read
 
-        def of_file(client: Client, source: Source) -> str:
-            with name_in_errors(source):
-                return ask(client, read(source, MAX_BYTES, TIMEOUT_S), name_of(source))
+        given = arguments.load(environment)
+        top = given.top if environment.get("TOP") else None
 
-        return about_each(server, asked, PICTURES, of_file)
+        def find(client: Client, source: Source) -> Detected | Segmented:
+            with name_in_errors(source):
+                file = read(source)
+                found = replace(self.find(client, file, top), source=name_of(source))
+                if given.out:
+                    drawing.save(file, given.out, lambda picture: self.draw(picture, found))
+                return found
+
+        return about_files(server, asked, environment, PICTURES, find)
 
     def require_asked(self, asked: Sequence[str], environment: Mapping[str, str]) -> None:
         drawing.require(asked, arguments.load(environment).out)

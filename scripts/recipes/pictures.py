@@ -18,7 +18,6 @@ from scripts.evaluation.labelled import Item, Labelled, read_files
 from scripts.recipes.asking import Asked, Server, about_pictures
 from scripts.recipes.configs import LABELS
 from scripts.recipes.recipe import Recipe
-from scripts.settings import arguments
 from scripts.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -70,11 +69,6 @@ def require_pillow(settings: Settings, what: str) -> None:
             f"{what} decodes pictures on the CPU, but the server runs with PREPROCESS=dali",
             "serve with PREPROCESS=python: make up PREPROCESS=python",
         )
-
-
-def best(environment: Mapping[str, str]) -> int | None:
-    """How many of what was found to show; all, unless TOP says."""
-    return arguments.load(environment).top if environment.get("TOP") else None
 
 
 def labels_of(made: Workspace) -> str:

@@ -2,13 +2,14 @@
 
 import os
 import socket
+import ssl
 import sys
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from ..answers import Form, question
-from ..errors import NotInstalled
+from ..errors import NotInstalled, SourceError
 from ..server import Protocol, Server
 from .faults import unreachable
 from .plain_http import PlainHttp
@@ -66,13 +67,40 @@ class AskingAgain:
         await self._stub.close()
 
 
-def make_tls_context(server: Server) -> Any:
-    """A context for TLS; None without."""
+class UnderAName(ssl.SSLContext):
+    """Expects a certificate of this name, whatever address is asked."""
+
+    name: str | None = None
+
+    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        return super().wrap_socket(*arguments, **self._add_name(options))
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        return super().wrap_bio(*arguments, **self._add_name(options))
+
+    def _add_name(self, options: dict[str, Any]) -> dict[str, Any]:
+        return {**options, "server_hostname": self.name} if self.name else options
+
+
+def make_tls_context(server: Server) -> ssl.SSLContext | None:
+    """A context for TLS; None without. Trusts the certificates of the server's ca_file alone, or
+    without one what this machine trusts."""
     if not server.tls:
         return None
-    from .tls import context
-
-    return context(server.ca_file, server.server_name)
+    made = UnderAName(ssl.PROTOCOL_TLS_CLIENT)
+    made.name = server.server_name
+    if server.ca_file is None:
+        made.load_default_certs()
+        return made
+    # A server's own certificate will do, too.
+    made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        made.load_verify_locations(server.ca_file)
+    except OSError as exc:
+        raise SourceError(
+            f"{server.ca_file} holds no certificates ({exc.strerror or exc})", "name a PEM file"
+        ) from exc
+    return made
 
 
 def trace_headers() -> dict[str, str]:
