@@ -61,28 +61,6 @@ class Data:
         return replace(self, items=items, truth=self.truth[order])
 
 
-@dataclass(frozen=True)
-class Answered:
-    """Of items that could not be read, no class is the likeliest."""
-
-    likeliest: NDArray[np.int64]
-    confidence: NDArray[np.float64]
-    ms: NDArray[np.float64]
-    seconds: float
-    refused: dict[int, str]  # place of the item -> why
-
-    @property
-    def is_read(self) -> NDArray[np.bool_]:
-        read = np.ones(len(self.ms), bool)
-        read[[*self.refused]] = False
-        return read
-
-    @property
-    def first(self) -> NDArray[np.int64]:
-        first: NDArray[np.int64] = self.likeliest[:, 0]
-        return first
-
-
 def read_data(version: Version, path: Path) -> Data:
     recipe, name = version.pipeline.recipe, version.pipeline.ensemble
     if not version.workspace.onnx.is_dir():
@@ -95,12 +73,13 @@ def read_data(version: Version, path: Path) -> Data:
 
 @dataclass(frozen=True)
 class Run(Generic[T]):
-    """Of each item its answer, or None and why it could not be read."""
+    """Of each item its answer, or None if it could not be read."""
 
     answers: list[T | None]
+    is_read: NDArray[np.bool_]
     ms: NDArray[np.float64]
     seconds: float
-    refused: dict[int, str]
+    refused: dict[str, str]  # item -> why
 
 
 def ask_each(
@@ -142,13 +121,8 @@ def ask_each(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def run(
-    server: State,
-    version: Version,
-    model: str,
-    items: Sequence[Item],
-    ask_one: Ask[T],
-) -> Run[T]:
+def run(server: State, version: Version, items: Sequence[Item], ask_one: Ask[T]) -> Run[T]:
+    model = version.pipeline.ensemble
     began, ones = time.monotonic(), list[One[T]]()
     what = f"asking {version.title or model} about {len(items):,} items, {TOGETHER} at a time"
     with console.waiting(what) as waiting:
@@ -156,20 +130,30 @@ def run(
             ones.append(one)
             waiting.show(f"{len(ones):,} of {len(items):,}")
     answers, ms, why = zip(*ones, strict=True)
-    refused = {place: each for place, each in enumerate(why) if each}
-    return Run([*answers], np.array(ms), time.monotonic() - began, refused)
+    is_read = np.array([not each for each in why])
+    refused = {item.name: each for item, each in zip(items, why, strict=True) if each}
+    return Run([*answers], is_read, np.array(ms), time.monotonic() - began, refused)
 
 
-def ask_all(server: State, version: Version, model: str, items: Sequence[Item]) -> Answered:
-    found = run(server, version, model, items, version.pipeline.recipe.guess)
-    likeliest, confidence = np.full((len(items), TOP), -1, np.int64), np.zeros(len(items))
+def ask_all(server: State, version: Version, data: Data) -> tuple[Run[Any], Answers]:
+    """And what could be read of it, as classes."""
+    recipe, count = version.pipeline.recipe, len(data.items)
+    found = run(server, version, data.items, recipe.guess)
+    if not found.is_read.any():
+        why = next(iter(found.refused.values()))
+        raise UserError(
+            f"none of the {count:,} items of {data.path.name} can be read ({why})",
+            "name other labelled data: EVAL=",
+        )
+    likeliest, confidence = np.full((count, TOP), -1, np.int64), np.zeros(count)
     most = 1
     for place, labels in enumerate(found.answers):
         if labels:
             numbers = [label.index for label in labels[:TOP]]
             likeliest[place, : len(numbers)] = numbers
             confidence[place], most = labels[0].probability, max(most, len(numbers))
-    return Answered(likeliest[:, :most], confidence, found.ms, found.seconds, found.refused)
+    read = found.is_read
+    return found, Answers(data.classes, data.truth[read], likeliest[read, :most], confidence[read])
 
 
 def note_confidence(version: Version, answers: Answers) -> None:
@@ -203,40 +187,19 @@ def measure_apart(server: State, version: Version, data: Apart) -> Measured:
     def ask_one(asked: Asked, item: Item) -> Any:
         return data.ask(asked.client, asked.model, item)
 
-    found = run(server, version, version.pipeline.ensemble, data.items, ask_one)
-    if len(found.refused) == len(data.items):
-        raise UserError(f"nothing can be read ({found.refused[0]})", "name other data: EVAL=")
-    refused = {data.items[place].name: why for place, why in found.refused.items()}
-    return data.measure(found.answers, refused)
-
-
-def require_some_read(answered: Answered, data: Data) -> None:
-    if answered.is_read.any():
-        return
-    raise UserError(
-        f"none of the {len(data.items):,} items of {data.path.name} can be read "
-        f"({answered.refused[0]})",
-        "name other labelled data: EVAL=",
-    )
+    found = run(server, version, data.items, ask_one)
+    if not found.is_read.any():
+        why = next(iter(found.refused.values()))
+        raise UserError(f"nothing can be read ({why})", "name other data: EVAL=")
+    return data.measure(found.answers, found.refused)
 
 
 def compute(
-    data: Data, answered: Answered, original: tuple[str, NDArray[np.int64]] | None
+    found: Run[Any], answers: Answers, original: tuple[str, NDArray[np.int64]] | None
 ) -> Figures:
-    require_some_read(answered, data)
-    read = answered.is_read
-    answers = as_answers(data, answered)
-    refused = {data.items[place].name: why for place, why in answered.refused.items()}
+    read = found.is_read
     kept = (original[0], original[1][read]) if original else None
-    return compute_figures(answers, answered.ms[read], answered.seconds, refused, kept)
-
-
-def as_answers(data: Data, answered: Answered) -> Answers:
-    """Of what could be read."""
-    read = answered.is_read
-    return Answers(
-        data.classes, data.truth[read], answered.likeliest[read], answered.confidence[read]
-    )
+    return compute_figures(answers, found.ms[read], found.seconds, found.refused, kept)
 
 
 def ask_original(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -57,21 +58,19 @@ def evaluate() -> dict[str, Any]:
     if has_network and (apart := pipeline.recipe.read_apart(path, version.workspace)):
         return evaluate_apart(server, version, path, apart)
     data = evaluating.read_data(version, path)
-    answered = evaluating.ask_all(server, version, pipeline.ensemble, data.items)
-    evaluating.require_some_read(answered, data)
+    found, answers = evaluating.ask_all(server, version, data)
     original = evaluating.ask_original(server, version, data)
-    figures = evaluating.compute(data, answered, original)
+    figures = evaluating.compute(found, answers, original)
     about = describe(version, path) | {"classes": len(figures.classes)}
     folder = name_folder()
     shown = str(folder.relative_to(ROOT))
     told = evaluation.warnings(figures, data.left_out, shown)
-    items = [item for item, is_read in zip(data.items, answered.is_read, strict=True) if is_read]
+    items = [*compress(data.items, found.is_read)]
     with lock.one_at_a_time():
         with files.whole_folder(folder) as draft:
-            answers = evaluating.as_answers(data, answered)
             evaluation.write(draft, about, figures, answers, items, told)
         evaluations.remember(pipeline, path)
-        evaluating.note_confidence(version, evaluating.as_answers(data, answered))
+        evaluating.note_confidence(version, answers)
         shared = Shared(server.settings_at_start, pipeline)
         evaluating.note(version, shared, path, figures.right, "eval")
     show(figures, told, f"{version.describe()}")
