@@ -15,10 +15,10 @@ from functools import partial
 
 from scripts.artefacts.workspace import Workspace
 from scripts.base import console, lock
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import run_guarded
 from scripts.recipes import pipelines
 from scripts.recipes.layout import Layout
-from scripts.repository import layout_number, model_folders, place
+from scripts.repository import model_folders
 from scripts.server import engines, layouts, served, up
 from scripts.settings.settings import Settings
 from scripts.stacks import ran_before
@@ -29,12 +29,7 @@ def main() -> int:
     settings = Settings.load()
     if settings.from_ and settings.flavour != "gpu":  # the first step has laid it out
         return 0
-    if elsewhere := place.find(settings):
-        raise UserError(
-            f"a repository on {elsewhere.title} is filled by make only",
-            "make up, or leave REPOSITORY empty",
-        )
-    layout_number.require_known(layout_number.here())
+    up.require_here(settings)
     if settings.from_:
         settings = up.fill_from_version(
             settings, pipelines.main(), served.serving(pipelines.main())

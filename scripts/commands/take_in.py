@@ -56,10 +56,8 @@ def main() -> int:
         )
     if not Path(given["FROM"]).is_file():  # else as it was typed: make means the same by it
         given["FROM"] = str(source.network)
-    if given.get("FLAVOUR") == HereForGpu.flavour:
-        own_main.export(HereForGpu, given)
-    else:
-        own_main.lay_out(Here, given)
+    on_gpu = given.get("FLAVOUR") == HereForGpu.flavour
+    own_main.take_in(HereForGpu if on_gpu else Here, given)
     return 0
 
 

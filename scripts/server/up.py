@@ -130,6 +130,16 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
     return server
 
 
+def require_here(settings: Settings) -> None:
+    """A repository that `lay_out_main` can fill."""
+    layout_number.require_known(layout_number.here())
+    if elsewhere := place.find(settings):
+        raise UserError(
+            f"a repository on {elsewhere.title} is filled by make only",
+            "make up, or leave REPOSITORY empty",
+        )
+
+
 def lay_out_main(stack: Stack, settings: Settings, how: str) -> None:
     """For a server that is started by somebody else: by Compose, or by its container itself."""
     main = pipelines.main()

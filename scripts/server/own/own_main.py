@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bundle_serving import NAME
@@ -16,8 +16,9 @@ from scripts.base import console, files, lock
 from scripts.base.errors import UserError
 from scripts.base.paths import DOTENV
 from scripts.recipes import folders, pipelines
+from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import archive, layout_number, own_pipelines, place
+from scripts.repository import archive, own_pipelines
 from scripts.server import agreeing, engines, up
 from scripts.server.own import adding
 from scripts.server.served import serving
@@ -72,51 +73,27 @@ def require_a_network(typed: Collection[str]) -> None:
 StackOf = Callable[[Settings], Stack]
 
 
-def lay_out(stack_of: StackOf, typed: Mapping[str, str]) -> None:
-    """For a server that reads it by itself."""
-    _make_main(stack_of, typed, _lay_out)
-
-
-def export(stack_of: StackOf, typed: Mapping[str, str]) -> None:
-    """For the next steps on a GPU."""
-    _make_main(stack_of, typed, _export)
-
-
-def _make_main(
-    stack_of: StackOf, typed: Mapping[str, str], finish: Callable[[StackOf, Settings], None]
-) -> None:
+def take_in(stack_of: StackOf, typed: Mapping[str, str]) -> None:
+    """For a server that reads it by itself; on a GPU, for the next steps."""
     given, settings = _list_given(typed), Settings.load(typed)
-    layout_number.require_known(layout_number.here())
-    if elsewhere := place.find(settings):
-        raise UserError(
-            f"a repository on {elsewhere.title} is filled by make only",
-            "make up, or leave REPOSITORY empty",
-        )
+    up.require_here(settings)
     name = _settle_name(given, settings, typed)
-    if _is_made_of(name, given):
-        pipelines.make_main(name)
-        finish(stack_of, settings)
-        return
-    with _take_in(name, given, settings, stack_of):
-        finish(stack_of, settings)
-
-
-def _export(stack_of: StackOf, settings: Settings) -> None:
-    main = pipelines.main()
-    settings = up.fill_from_version(settings, main, serving(main))
-    with lock.one_at_a_time():
-        stack = stack_of(settings)
-        with archive.draft(main, None) as draft:
-            engines.export(stack, settings, main, draft)
-        engines.hand_on(stack, settings, main)
-        pipelines.note_main()
-
-
-def _lay_out(stack_of: StackOf, settings: Settings) -> None:
-    main = pipelines.main()
-    settings = up.fill_from_version(settings, main, serving(main))
-    with lock.one_at_a_time():
-        up.lay_out_main(stack_of(settings), settings, "compose")
+    with ExitStack() as whole:
+        if _is_made_of(name, given):
+            pipelines.make_main(name)
+        else:
+            whole.enter_context(_take_in(name, given, settings, stack_of))
+        main = pipelines.main()
+        settings = up.fill_from_version(settings, main, serving(main))
+        with lock.one_at_a_time():
+            stack = stack_of(settings)
+            if engines.engine_for(stack) is CPU:
+                up.lay_out_main(stack, settings, "compose")
+                return
+            with archive.draft(main, None) as draft:
+                engines.export(stack, settings, main, draft)
+            engines.hand_on(stack, settings, main)
+            pipelines.note_main()
 
 
 def _choose_stack(settings: Settings) -> Stack:
