@@ -16,7 +16,6 @@ from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU
 from scripts.repository import live
 from scripts.repository.archive import Version
-from scripts.repository.shared import Shared
 from scripts.rollout.counts import read_counts
 from scripts.rollout.verdict import Seen
 from scripts.server.layouts import fingerprint, lay_out, layout
@@ -37,7 +36,6 @@ class Fleet:
     server: State
     old: Version
     new: Version
-    shared: Shared
 
     def start_beside(self, percent: float) -> None:
         """Starts servers with the new version, this share as many as there are and at least one,

@@ -12,8 +12,6 @@ from typing import Any
 from bundle_serving.address import Address
 from bundle_serving.infer import Answer
 from scripts.base import console
-from scripts.repository.archive import Version
-from scripts.repository.shared import Shared
 from scripts.rollout.counts import Clients
 from scripts.rollout.fleet import Fleet
 from scripts.rollout.labelled import Contest
@@ -46,18 +44,6 @@ class FleetSwitch:
     # What the new version answered where it was compared with PyTorch's answers.
     answers: Sequence[Answer]
     contest: Contest | None = None  # on labelled data
-
-    @property
-    def old(self) -> Version:
-        return self.fleet.old
-
-    @property
-    def new(self) -> Version:
-        return self.fleet.new
-
-    @property
-    def shared(self) -> Shared:
-        return self.fleet.shared
 
     def carry_out(self, stream: Stream, canary: float | None, least: float) -> str:
         seconds, ratio = self.running.settings.watch_seconds, self.running.settings.max_p99_ratio
@@ -113,7 +99,7 @@ class FleetSwitch:
         self, live: list[One[Any]] | None, model: str, only: Address | None = None
     ) -> None:
         if self.contest and live:
-            compare_labelled(self.contest, live, self.running, self.new, model, only)
+            compare_labelled(self.contest, live, self.running, self.fleet.new, model, only)
 
     def _try_out(self, stream: Stream, canary: float, labelled: list[One[Any]] | None) -> None:
         """Some servers with the new version, which the others send this share of their clients'

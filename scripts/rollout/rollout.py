@@ -84,12 +84,6 @@ class Up:
 class Switching(Protocol):
     """A switch that can be judged at each point, and reversed."""
 
-    @property
-    def old(self) -> Version: ...
-    @property
-    def new(self) -> Version: ...
-    @property
-    def shared(self) -> Shared: ...
     def carry_out(self, stream: Stream, canary: float | None, least: float) -> str:
         """Returns how it went; `least` is the percentage of answers that must agree."""
 
@@ -177,7 +171,7 @@ def switch_to(
         except BaseException as fault:
             # A second Ctrl-C must not interrupt the way back.
             with interrupts.ignore_interrupts():
-                _go_back(switch, how, fault)
+                _go_back(switch, up_now, new, how, fault)
             raise
     failed = sum(answer.gist is None for answer in stream.all())
     done = f"{failed} of {len(stream.all()):,} requests failed during the switch; {proof}"
@@ -455,7 +449,8 @@ def _ask_golden(switch: Switch, up_now: Up) -> None:
         raise Refused(switch.new.number, f"its answers differ from PyTorch's ({seen}; {bound})")
 
 
-def _go_back(switch: Switching, how: str, fault: BaseException) -> None:
+def _go_back(switch: Switching, up_now: Up, new: Version, how: str, fault: BaseException) -> None:
+    old = up_now.version
     if isinstance(fault, KeyboardInterrupt):
         why = history.INTERRUPTED
     elif isinstance(fault, Refused):
@@ -465,13 +460,13 @@ def _go_back(switch: Switching, how: str, fault: BaseException) -> None:
     try:
         switch.back(failing=isinstance(fault, Refused) and fault.fails)
     except UserError as second:
-        live.place(switch.old, live.REPOSITORY)
-        live.leave_only(switch.old)
-        remedy = served.brings_up(switch.old.pipeline)
+        live.place(old, live.REPOSITORY)
+        live.leave_only(old)
+        remedy = served.brings_up(old.pipeline)
         console.note(f"the server could not be recovered ({second.cause}): {remedy}")
         return
-    switch.shared.record(history.STAYED, switch.new.number, how, why)
-    console.note(f"{switch.old.title} still serves")
+    up_now.shared.record(history.STAYED, new.number, how, why)
+    console.note(f"{old.title} still serves")
 
 
 def _remember(up_now: Up, new: Version, how: str) -> None:

@@ -83,7 +83,7 @@ class Servers:
         self, running: Up, new: Version, answers: Sequence[Answer], contest: Contest | None
     ) -> FleetSwitch:
         proofs.write(new, answers)
-        fleet = Fleet(self._stack, running.server, running.version, new, running.shared)
+        fleet = Fleet(self._stack, running.server, running.version, new)
         return FleetSwitch(fleet, running, answers, contest)
 
     def scale(self, server: State, replicas: int) -> None:
