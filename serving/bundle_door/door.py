@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import mmap
+import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from bundle_door.paths.api import Api
 from bundle_door.paths.candidates import share_route
 from bundle_door.paths.capturing import Capturing
 from bundle_door.paths.measured import Observer, measure_route, over_grpc
-from bundle_door.paths.metrics import Metrics
+from bundle_door.paths.metrics import Metrics, Room, find_resident_bytes
 from bundle_door.paths.page_data import PageData
 from bundle_door.paths.plain import PlainQuestions
 from bundle_door.paths.routes import (
@@ -41,7 +41,6 @@ from bundle_door.paths.routes import (
 from bundle_door.paths.shadowing import Shadowing
 from bundle_door.paths.singles import Singles
 from bundle_door.requests import Note, Request
-from bundle_door.room import Room
 from bundle_door.served import Served
 from bundle_door.service import Service
 from bundle_door.settings import NOTHING, TEXT, Keep
@@ -49,8 +48,8 @@ from bundle_door.streams import Streams
 from bundle_door.triton import Triton
 from bundle_door.watching import own_log
 from bundle_door.watching.captures import Captures
+from bundle_door.watching.drift import References
 from bundle_door.watching.observed import HTTP, Observed
-from bundle_door.watching.references import References
 from bundle_door.watching.request_log import HUNG_UP, RequestLog
 from bundle_door.watching.steps import Steps
 from bundle_door.watching.told import Told, listen
@@ -392,7 +391,7 @@ async def watch_memory(service: Service, streams: Streams) -> None:
     libc = ctypes.CDLL(None)
 
     def is_full() -> bool:
-        return resident() - service.load.own_bytes > MOST_BYTES
+        return find_resident_bytes(os.getpid()) - service.load.own_bytes > MOST_BYTES
 
     while True:
         await asyncio.sleep(LOOK_S)
@@ -403,11 +402,6 @@ async def watch_memory(service: Service, streams: Streams) -> None:
             libc.malloc_trim(0)
             if is_full():
                 streams.end_some()
-
-
-def resident() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * mmap.PAGESIZE
 
 
 async def tidy(service: Service) -> None:

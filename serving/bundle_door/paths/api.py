@@ -13,8 +13,7 @@ from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.limits import Limits
 from bundle_door.requests import Request
 from bundle_door.triton import Triton
-from bundle_door.watching.steps import Steps
-from bundle_door.watching.timeline import TIMINGS, read_timeline
+from bundle_door.watching.steps import TIMINGS, Steps, read_timeline
 from bundle_door.wire import kserve
 from bundle_door.wire.inference import (
     HEADER_LENGTH,
@@ -23,8 +22,8 @@ from bundle_door.wire.inference import (
     header_length,
     make_answer,
 )
+from bundle_door.wire.kserve import parse
 from bundle_door.wire.messages import plain
-from bundle_door.wire.parsing import parse
 from bundle_serving.protocol.kserve import pb
 
 Named = Mapping[str, str]

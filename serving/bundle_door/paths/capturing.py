@@ -23,7 +23,7 @@ from bundle_door.paths.shadowing import is_good
 from bundle_door.requests import Request
 from bundle_door.settings import NOTHING, Keep
 from bundle_door.watching.captures import Captures, Record
-from bundle_door.watching.timeline import TIMINGS
+from bundle_door.watching.steps import TIMINGS
 from bundle_door.wire.inference import HEADER_LENGTH, header_length
 from bundle_door.wire.over_http import translate_answer, translate_question
 from bundle_serving.process.log_lines import log

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+from bundle_door.access.certificate import ends
 from bundle_door.answers import Answer, Refused
 from bundle_door.limits import Load
 from bundle_door.requests import Request
-from bundle_door.room import Room
 from bundle_door.served import Served, live_version
 from bundle_door.watching.measures import (
     OPENMETRICS,
@@ -26,7 +26,7 @@ from bundle_door.watching.measures import (
 )
 from bundle_door.watching.observed import Observed
 from bundle_serving.process import sockets
-from bundle_serving.process.processes import TICKS_A_SECOND, Process, family
+from bundle_serving.process.processes import TICKS_A_SECOND, Process, family, look_at
 from bundle_serving.protocol import local_http
 
 KEEPER = "bundle_keeper"
@@ -34,6 +34,11 @@ KEEPER = "bundle_keeper"
 SWITCHES = "rollout", "rollback"
 OUTCOMES = {"serves": "live", "stayed": "stayed"}
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+CGROUPS = Path("/sys/fs/cgroup")
+# Of version 2 (this process's own group, then the container's) and of version 1.
+LIMIT, USED, CACHED = 0, 1, 2
+OF_VERSION_2 = ("memory.max", "memory.current", "inactive_file")
+OF_VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 
 class Metrics:
@@ -68,10 +73,12 @@ class Metrics:
         return Answer((others + text(families)).encode(), headers={"content-type": PROMETHEUS})
 
     def _now(self) -> list[Family]:
-        in_flight = Gauge("bundle_http_requests_in_flight", "Requests over HTTP being answered")
-        in_flight.set(max(0, self._load.requests - 1))  # without this one
-        held = Gauge("bundle_http_in_flight_bytes", "Bytes of their bodies")
-        held.set(self._load.bytes)
+        in_flight = _gauge(
+            "bundle_http_requests_in_flight",
+            "Requests over HTTP being answered",
+            max(0, self._load.requests - 1),  # without this one
+        )
+        held = _gauge("bundle_http_in_flight_bytes", "Bytes of their bodies", self._load.bytes)
         live = Gauge("bundle_live_version", "Each pipeline's live version", ("pipeline",))
         since = Gauge(
             "bundle_live_since_timestamp_seconds", "When it became the live one", ("pipeline",)
@@ -102,13 +109,12 @@ def processes() -> tuple[Gauge, Counter]:
     spent = Counter(
         "bundle_process_cpu_seconds_total", "Processor time of what now runs", ("process",)
     )
-    parent = os.getppid()
-    is_keeper = KEEPER in _command(parent)
-    for process in family(parent if is_keeper else os.getpid()):
+    parent = look_at(os.getppid())
+    is_kept = parent is not None and KEEPER in parent.arguments
+    for process in family(os.getppid() if is_kept else os.getpid()):
         name = _role(process)
         with suppress(OSError, ValueError):  # ended meanwhile
-            pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
-            memory.add(name, amount=pages * PAGE_BYTES)
+            memory.add(name, amount=find_resident_bytes(process.pid))
             spent.add(name, amount=process.ticks / TICKS_A_SECOND)
     return memory, spent
 
@@ -122,8 +128,76 @@ def _role(process: Process) -> str:
     return process.name
 
 
-def _command(pid: int) -> tuple[str, ...]:
-    try:
-        return tuple(Path(f"/proc/{pid}/cmdline").read_text().split("\0"))
-    except OSError:
-        return ()
+def find_resident_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
+
+
+class Room:
+    """What is left where the server runs: memory, disk, and the certificate's days."""
+
+    def __init__(self, folder: Path, certificate: Path | None) -> None:
+        self._folder = folder
+        self._certificate = certificate
+        self._ends: tuple[int, float | None] = (0, None)  # for the file of this time
+
+    def families(self) -> list[Family]:
+        used, limit = find_memory()
+        gauges = [
+            _gauge("bundle_memory_used_bytes", "Of the container, else of the machine", used),
+            _gauge("bundle_memory_limit_bytes", "How much of it may be used", limit),
+        ]
+        with suppress(OSError):  # between two versions
+            disk = os.statvfs(self._folder)
+            block = disk.f_frsize
+            gauges += [
+                _gauge("bundle_disk_free_bytes", "Where the versions lie", disk.f_bavail * block),
+                _gauge("bundle_disk_size_bytes", "Of that disk", disk.f_blocks * block),
+            ]
+        if (seconds := self._certificate_ends()) is not None:
+            name = "bundle_certificate_expires_timestamp_seconds"
+            gauges.append(_gauge(name, "When the certificate of the ports ends", seconds))
+        return list(gauges)
+
+    def _certificate_ends(self) -> float | None:
+        with suppress(OSError):
+            if self._certificate:
+                changed = self._certificate.stat().st_mtime_ns
+                if changed != self._ends[0]:
+                    self._ends = changed, ends(self._certificate)
+                return self._ends[1]
+        return None
+
+
+def _gauge(name: str, description: str, value: float) -> Gauge:
+    gauge = Gauge(name, description)
+    gauge.set(value)
+    return gauge
+
+
+def find_memory(groups: Path = CGROUPS, proc: Path = Path("/proc")) -> tuple[int, int]:
+    """Bytes in use, without what the kernel can drop at once, and the limit: of the smallest group
+    that has one, else the machine's."""
+    machine = {
+        name: 1024 * int(rest.split()[0])
+        for name, _, rest in (
+            line.partition(":") for line in (proc / "meminfo").read_text().splitlines()
+        )
+    }
+    total = machine["MemTotal"]
+    for folder, names in _groups(groups, proc):
+        with suppress(OSError, ValueError, StopIteration):
+            limit = int((folder / names[LIMIT]).read_text())  # "max" is none
+            if limit < total:
+                used = int((folder / names[USED]).read_text())
+                statistics = (folder / "memory.stat").read_text().splitlines()
+                cached = next(line for line in statistics if line.startswith(f"{names[CACHED]} "))
+                return used - int(cached.split()[1]), limit
+    return total - machine["MemAvailable"], total
+
+
+def _groups(groups: Path, proc: Path) -> Iterator[tuple[Path, tuple[str, str, str]]]:
+    with suppress(OSError):
+        for line in (proc / "self" / "cgroup").read_text().splitlines():
+            if line.startswith("0::/"):
+                yield groups / line.removeprefix("0::/"), OF_VERSION_2
+    yield groups / "memory", OF_VERSION_1

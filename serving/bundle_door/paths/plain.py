@@ -21,8 +21,7 @@ from bundle_door.limits import MOST_NAME, Limits
 from bundle_door.paths.found import Found, list_outputs, read_answer
 from bundle_door.requests import Request
 from bundle_door.triton import Triton
-from bundle_door.watching.steps import Followed, Steps
-from bundle_door.watching.timeline import TIMINGS, read_reports, read_timeline
+from bundle_door.watching.steps import TIMINGS, Followed, Steps, read_reports, read_timeline
 from bundle_door.wire.inference import Signature, from_raw, values
 from bundle_door.wire.multipart import File, files
 from bundle_serving.process.main_pipeline import find_main

@@ -19,7 +19,7 @@ from bundle_door.requests import Request
 from bundle_door.served import Served
 from bundle_door.streams import Streams
 from bundle_door.watching.observed import Observed
-from bundle_door.wire.parsing import parse
+from bundle_door.wire.kserve import parse
 from bundle_serving.address import BALANCED
 from bundle_serving.process.main_pipeline import find_main
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bundle_door.watching.accuracy import Accuracy, AccuracyOfClasses
-from bundle_door.watching.drift import Drift
+from bundle_door.watching.drift import Drift, References
 from bundle_door.watching.measures import SECONDS, Counter, Family, Gauge, Histogram, quantile
-from bundle_door.watching.references import References
 from bundle_door.watching.shadows import Compared, Shadow
 from bundle_door.watching.steps import Report
 

@@ -16,8 +16,7 @@ from msgspec import UNSET
 
 from bundle_door.answers import JSON, Answer, Refused
 from bundle_door.limits import MEGABYTE, Limits
-from bundle_door.wire.kserve import Inference, Input, Output, Parameters, SharedMemory
-from bundle_door.wire.parsing import parse
+from bundle_door.wire.kserve import Inference, Input, Output, Parameters, SharedMemory, parse
 from bundle_door.wire.tensors import LENGTH, SIZES, from_json, to_json
 from bundle_serving import CACHE
 from bundle_serving.protocol.kserve import pb

@@ -1,17 +1,33 @@
-"""The JSON of requests in KServe's protocol over HTTP, with Triton's extensions.
+"""The JSON of requests in KServe's protocol over HTTP, with Triton's extensions -> typed values.
 
-Unknown fields are refused: a misspelt one would otherwise be ignored silently.
+Mismatches are refused with their place, as are unknown fields: a misspelt one would otherwise be
+ignored silently.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from bundle_door.limits import MOST_ID, MOST_NAME, MOST_PARAMETERS, MOST_TENSORS, MOST_TEXT
-from bundle_door.wire.tensors import Datatype
+from bundle_door.answers import Refused
+from bundle_door.limits import (
+    MEGABYTE,
+    MOST_ID,
+    MOST_NAME,
+    MOST_PARAMETERS,
+    MOST_TENSORS,
+    MOST_TEXT,
+    Limits,
+)
+
+T = TypeVar("T")
+
+Datatype = Literal[
+    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64",
+    "FP16", "BF16", "FP32", "FP64", "BYTES",
+]  # fmt: skip
 
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Name = Annotated[str, Meta(max_length=MOST_NAME)]
@@ -89,3 +105,24 @@ class CudaRegion(Struct, forbid_unknown_fields=True):
 # null resets a setting to its value at the start.
 TraceSettings = dict[str, str | list[str] | None]
 LogSettings = dict[str, bool | Annotated[int, Meta(ge=0, lt=2**32)] | str | None]
+
+
+def parse(text: bytes | memoryview, kind: type[T], what: str, limits: Limits) -> T:
+    if len(text) > limits.json_bytes:
+        raise Refused(
+            413,
+            f"{what} is larger than {limits.json_bytes / MEGABYTE:g} MB; send large tensors as"
+            " binary data",
+        )
+    return decode(text, kind, what)
+
+
+def decode(text: bytes | memoryview, kind: type[T], what: str) -> T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except RecursionError:
+        raise Refused(400, f"{what} is nested too deep") from None
+    except UnicodeDecodeError:
+        raise Refused(400, f"{what} is not UTF-8") from None
+    except msgspec.MsgspecError as fault:
+        raise Refused(400, f"{what}: {fault}") from None

@@ -7,16 +7,11 @@ import struct
 from array import array
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from bundle_door.answers import Refused
 from bundle_door.limits import MOST_OBJECTS
-from bundle_door.wire.parsing import decode
-
-Datatype = Literal[
-    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64",
-    "FP16", "BF16", "FP32", "FP64", "BYTES",
-]  # fmt: skip
+from bundle_door.wire.kserve import Datatype, decode
 
 # Type codes of Python's arrays.
 INTEGERS = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import numpy as np
 
-from bundle_door.watching.references import ANSWERS
+from bundle_door.watching.drift import ANSWERS
 from bundle_serving.protocol import kserve
 from bundle_serving.protocol.kserve import pb
 from tests import axe

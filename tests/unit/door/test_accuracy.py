@@ -16,9 +16,9 @@ from bundle_door.watching.accuracy import (
     estimate,
     find_threshold,
 )
+from bundle_door.watching.drift import References
 from bundle_door.watching.measures import text
 from bundle_door.watching.observed import Observed
-from bundle_door.watching.references import References
 from scripts.evaluation.scores import Answers
 from scripts.server.evaluating import describe_confidence
 

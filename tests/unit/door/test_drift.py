@@ -12,10 +12,9 @@ import pytest
 from bundle_door.answers import Refused
 from bundle_door.served import Served, live_version
 from bundle_door.triton import Triton
-from bundle_door.watching.drift import NAMED, stability_index
+from bundle_door.watching.drift import ANSWERS, NAME, NAMED, References, stability_index
 from bundle_door.watching.measures import text
 from bundle_door.watching.observed import Observed
-from bundle_door.watching.references import ANSWERS, NAME, References
 from bundle_serving.identity import identity
 from bundle_serving.protocol.kserve import pb
 

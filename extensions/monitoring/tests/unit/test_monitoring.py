@@ -17,7 +17,7 @@ from grafana_foundation_sdk.cog import encoder, plugins
 from grafana_foundation_sdk.models import dashboard as grafana
 
 from bundle_door.access.certificate import ends, ensure
-from bundle_door.room import Room, memory
+from bundle_door.paths.metrics import Room, find_memory
 from bundle_serving.process.keeper_notes import METRICS, Notes
 from extensions.monitoring import containers as monitoring
 from extensions.monitoring import dashboards
@@ -162,16 +162,16 @@ def test_memory_of_a_container_and_of_a_machine(tmp_path: Path) -> None:
         memory__current=3 * GB,
         memory__stat=f"active_file 1\ninactive_file {GB}",
     )
-    assert memory(tmp_path / "v2", tmp_path / "proc") == (2 * GB, 4 * GB)
+    assert find_memory(tmp_path / "v2", tmp_path / "proc") == (2 * GB, 4 * GB)
     write(
         tmp_path / "v1" / "memory",
         memory__limit_in_bytes=4 * GB,
         memory__usage_in_bytes=3 * GB,
         memory__stat=f"inactive_file 1\ntotal_inactive_file {GB}",
     )
-    assert memory(tmp_path / "v1", tmp_path / "proc") == (2 * GB, 4 * GB)
+    assert find_memory(tmp_path / "v1", tmp_path / "proc") == (2 * GB, 4 * GB)
     write(tmp_path / "none", memory__max="max")
-    assert memory(tmp_path / "none", tmp_path / "proc") == (7 * GB, 8 * GB)
+    assert find_memory(tmp_path / "none", tmp_path / "proc") == (7 * GB, 8 * GB)
 
 
 def test_when_a_certificate_ends(tmp_path: Path) -> None:
