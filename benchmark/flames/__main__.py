@@ -33,7 +33,6 @@ from scripts.server.running import running_server
 A_SECOND = 997  # samples; a prime number, so that nothing is in step with it
 WARM_UP_S = 2
 NAMES = {
-    "bundle_door.worker": "the door's HTTP service",
     "bundle_door": "the door's HTTP service",
     "bundle_keeper": "keeper",
     "envoy": "Envoy",

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import uvloop
 
-from bundle_door import worker
 from bundle_door.access import key_file
 from bundle_door.access.key_file import BadKeys
-from bundle_door.door import DoorError, Settings, serve
-from bundle_door.front.envoy import Traces
+from bundle_door.door import DoorError, serve
+from bundle_door.given import Given, Traces
+from bundle_door.http_process import serve_further
 from bundle_door.limits import MEGABYTE, Limits
 from bundle_door.served import is_one_of_several
 from bundle_door.settings import SETTINGS, Setting, read_several
-from bundle_door.watching.captures import CERTIFICATE, FOLDER, Captures
+from bundle_door.watching.captures import CERTIFICATE
 from bundle_serving.process import guard
 from bundle_serving.process.exposure import Exposure
 from bundle_serving.process.sockets import NotPrivate
@@ -32,15 +32,15 @@ from bundle_serving.process.sockets import NotPrivate
 def main(argv: list[str] | None = None) -> int:
     try:
         options = arguments().parse_args(argv)
-        given = settings(options)
-        uvloop.run(worker.serve(given, options.process) if options.process else serve(given))
+        given = read_options(options)
+        uvloop.run(serve_further(given, options.process) if options.process else serve(given))
     except (DoorError, NotPrivate, guard.NoKey, BadKeys, OSError) as fault:
         print(f"error: {fault}", file=sys.stderr)
         return 1
     return 0
 
 
-def settings(options: argparse.Namespace) -> Settings:
+def read_options(options: argparse.Namespace) -> Given:
     exposure = Exposure(
         bind=options.bind or options.address,
         insecure=options.insecure == "1",
@@ -55,7 +55,7 @@ def settings(options: argparse.Namespace) -> Settings:
     if exposure.api_keys:
         key_file.read(exposure.api_keys)
     collector = options.otel_exporter_otlp_endpoint
-    return Settings(
+    return Given(
         options.run_dir,
         options.address,
         {"http": options.http_port, "grpc": options.grpc_port, "metrics": options.metrics_port},
@@ -75,18 +75,11 @@ def settings(options: argparse.Namespace) -> Settings:
         options.relay_folder,
         options.door_processes,
         options.keep,
-        captures(options),
+        options.keep_mb * MEGABYTE,
+        options.keep_days,
+        options.admin_key_file.parent / CERTIFICATE if options.admin_key_file else None,
         is_one_of_several(),
     )
-
-
-def captures(options: argparse.Namespace) -> Captures | None:
-    if options.state_folder is None:
-        return None
-    key = options.admin_key_file
-    certificate = key.parent / CERTIFICATE if key else None
-    folder = options.state_folder / FOLDER
-    return Captures(folder, options.keep_mb * MEGABYTE, options.keep_days, certificate)
 
 
 def arguments() -> argparse.ArgumentParser:

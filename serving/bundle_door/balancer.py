@@ -13,7 +13,6 @@ import contextlib
 import os
 import re
 import secrets
-import signal
 import sys
 import urllib.request
 from dataclasses import replace
@@ -67,9 +66,7 @@ async def serve(servers: str, run_dir: Path, exposure: Exposure) -> int:
         limits = Limits(body_bytes=int(megabytes) * MEGABYTE)
     name = secrets.token_hex(16)
     config = envoy.build_balancer(servers, PORTS, "0.0.0.0", folder, limits, exposure, name)
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = envoy_process.listen_for_stop()
     refusals, log = Refusals(folder), RequestLog(os.environ.get("LOG_FORMAT") or TEXT)
 
     async def read(envoy: asyncio.StreamReader) -> None:
@@ -79,10 +76,7 @@ async def serve(servers: str, run_dir: Path, exposure: Exposure) -> int:
         http1.server(refusals.metrics, folder / sockets.HTTP),
         envoy_process.running(config, run_dir / "envoy.yaml", folder, read) as ended,
     ):
-        stopping = asyncio.ensure_future(stop.wait())
-        await asyncio.wait((ended, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if not stop.is_set():
-            stopping.cancel()
+        if await envoy_process.has_ended_before(stop, ended):
             print("error: Envoy exited; its last lines are above", file=sys.stderr)
             return 1
         with contextlib.suppress(OSError, TimeoutError):

@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import os
 import re
-import signal
 import sys
 from pathlib import Path
 
@@ -35,9 +34,7 @@ ACTIVE = r"/stats?filter=^cluster\..*upstream_cx_active"
 async def serve(shared: Path, run_dir: Path) -> int:
     envoy_process.raise_file_limit()
     folder = sockets.folder(run_dir)
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = envoy_process.listen_for_stop()
 
     async def show(lines: asyncio.StreamReader) -> None:
         async for line in lines:
@@ -49,10 +46,7 @@ async def serve(shared: Path, run_dir: Path) -> int:
     async with envoy_process.running(
         config, run_dir / "envoy.yaml", folder, show, threads
     ) as ended:
-        stopping = asyncio.ensure_future(stop.wait())
-        await asyncio.wait((ended, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if not stop.is_set():
-            stopping.cancel()
+        if await envoy_process.has_ended_before(stop, ended):
             return 1
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(DRAIN_S):

@@ -2,7 +2,7 @@
 what it asks are checked, and the key again.
 
 Envoy can only check complete requests, and a stream is never complete; the key it checks when a
-stream begins. Single messages come here at times (paths/singles.py).
+stream begins. Single messages come here at times (singles.py).
 """
 
 from __future__ import annotations

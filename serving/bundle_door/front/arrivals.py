@@ -4,7 +4,6 @@ numbers of arrivals.lua. For bodies over HTTP, limits.py does the same."""
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from bundle_door.limits import AHEAD_S, BEGIN_S, LATE_S, SLOWEST
@@ -25,20 +24,15 @@ STAGES = "bundle.arrivals"
 NUMBER, TOLD = "bundle-stream", "/internal/arriving/"
 
 
-@dataclass(frozen=True)
-class Room:
-    """Of so many threads of Envoy, each of which has a Lua of its own: in this file they tell each
+def clear_room(threads: int, shared: Path) -> None:
+    """Before Envoy starts, of which each thread has a Lua of its own: in this file they tell each
     other what their messages take."""
-
-    threads: int
-    file: Path
-
-    def clear(self) -> None:
-        """Before Envoy starts."""
-        self.file.write_bytes(bytes(2 * 8 * self.threads))
+    shared.write_bytes(bytes(2 * 8 * threads))
 
 
-def program(at_door: bool, has_keys: bool = False, room: Room | None = None) -> str:
+def program(
+    at_door: bool, has_keys: bool = False, threads: int = 1, shared: Path | None = None
+) -> str:
     """For Envoy's Lua. By key, where there are keys; else by address. A balancer sends a message on
     as it comes, but holds the first part of it, and a copy of that, until it is answered."""
     numbers = {
@@ -57,6 +51,6 @@ def program(at_door: bool, has_keys: bool = False, room: Room | None = None) -> 
     head = [f"local {name} = {value}" for name, value in numbers.items()]
     head += [f'local STAGES, CLIENT = "{STAGES}", {client}']
     head += [f'local NUMBER, TOLD = "{NUMBER}", "{TOLD}"']
-    threads, file = (room.threads, json.dumps(str(room.file))) if room else (1, "nil")
+    file = json.dumps(str(shared)) if shared else "nil"
     head += [f"local THREADS, SHARED = {threads}, {file}"]
     return "\n".join([*head, Path(__file__).with_name("arrivals.lua").read_text()])

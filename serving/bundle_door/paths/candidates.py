@@ -11,7 +11,7 @@ from zlib import crc32
 
 from bundle_door.answers import Answer
 from bundle_door.paths.measured import Observer
-from bundle_door.paths.routes import Handler, Route
+from bundle_door.paths.routes import Handler
 from bundle_door.paths.shadowing import Gone, Shadowing, ask_candidate, is_good
 from bundle_door.requests import ANSWERED_BY, Note, Request, first_address_of, new_id
 from bundle_door.served import Candidate, Served
@@ -28,20 +28,9 @@ SLOWER, LEAST_S, RESTS_S = 3, 1.0, 5.0
 LAST_ANSWERS = 100
 
 
-def share_route(route: Route, observed: Observer, served: Served, shadowing: Shadowing) -> Route:
-    """What is asked of a model may be answered by its candidate; if that fails, by the model."""
-    asks = route.asks
-    if asks is None:
-        return route
-    handlers = {
-        method: Sharing(handler, asks, observed, served, shadowing)
-        for method, handler in route.handlers.items()
-    }
-    return replace(route, handlers=handlers)
-
-
 class Sharing:
-    """A handler that may ask another model than the one it is asked for."""
+    """A handler: what is asked of a model may be answered by its candidate; if that fails, by the
+    model."""
 
     def __init__(
         self,

@@ -14,12 +14,11 @@ import msgspec
 
 from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.front.methods import INFER
-from bundle_door.paths.behind import Behind
 from bundle_door.paths.candidates import draw
 from bundle_door.paths.measured import Observer
 from bundle_door.paths.plain import MASK
 from bundle_door.paths.routes import Handler, Route, for_the_admin
-from bundle_door.paths.shadowing import is_good
+from bundle_door.paths.shadowing import Behind, is_good
 from bundle_door.requests import Request
 from bundle_door.settings import NOTHING, Keep
 from bundle_door.watching.captures import Captures, Record
@@ -49,12 +48,6 @@ class Capturing:
     def keeps(self) -> bool:
         """Any; else it only gives what is there."""
         return self._keep != NOTHING
-
-    def wrap(self, route: Route) -> Route:
-        if route.asks is None:
-            return route
-        handlers = {method: self.keep(each) for method, each in route.handlers.items()}
-        return replace(route, handlers=handlers)
 
     def keep(self, handler: Handler) -> Handler:
         if not self.keeps:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Protocol
 
 import grpc
@@ -12,7 +11,7 @@ import grpc
 from bundle_door.answers import Answer, Refused
 from bundle_door.front.envoy_lines import Line, Listener
 from bundle_door.front.methods import INFER
-from bundle_door.paths.routes import Handler, Route
+from bundle_door.paths.routes import Handler
 from bundle_door.requests import Request
 from bundle_door.served import Served
 from bundle_door.triton import status_of
@@ -28,18 +27,9 @@ class Observer(Protocol):
     def note_capture(self, outcome: str) -> None: ...
 
 
-def measure_route(route: Route, observed: Observer, served: Served) -> Route:
-    """The route, observed if it asks a model. Of a client that hangs up there is nothing to say."""
-    if route.asks is None:
-        return route
-    handlers = {
-        method: _observing(handler, route.asks, observed, served)
-        for method, handler in route.handlers.items()
-    }
-    return replace(route, handlers=handlers)
+def measure_handler(handler: Handler, asks: str, observed: Observer, served: Served) -> Handler:
+    """Of a client that hangs up there is nothing to say."""
 
-
-def _observing(handler: Handler, asks: str, observed: Observer, served: Served) -> Handler:
     def took(request: Request, named: Mapping[str, str], status: int) -> None:
         if not request.is_own:
             asked = named["model"] or request.query.get("model", asks)

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
 from bundle_door.access.certificate import ends
+from bundle_door.access.keys import Keys, metrics
 from bundle_door.answers import Answer, Refused
+from bundle_door.given import Given
 from bundle_door.limits import Load
 from bundle_door.requests import Request
 from bundle_door.served import Served, live_version
@@ -25,7 +27,7 @@ from bundle_door.watching.measures import (
     text,
 )
 from bundle_door.watching.observed import Observed
-from bundle_serving.process import sockets
+from bundle_serving.process import keeper_notes, sockets
 from bundle_serving.process.processes import TICKS_A_SECOND, Process, family, look_at
 from bundle_serving.protocol import local_http
 
@@ -43,25 +45,16 @@ OF_VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactiv
 
 class Metrics:
     def __init__(
-        self,
-        folder: Path,
-        observed: Observed,
-        served: Served,
-        load: Load,
-        room: Room,
-        others: Callable[[], bytes],
+        self, given: Given, observed: Observed, served: Served, load: Load, keys: Keys | None
     ) -> None:
-        self._folder = folder
-        self._observed = observed
-        self._served = served
-        self._load = load
-        self._room = room
-        self._others = others
+        self._run_dir, self._sockets = given.run_dir, sockets.folder(given.run_dir)
+        self._observed, self._served, self._load, self._keys = observed, served, load, keys
+        self._room = Room(given.repository or given.run_dir, given.exposure.certificate)
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: Request, named: Mapping[str, str]) -> Answer:
         # Asked anew: nothing that a client sent reaches the parser of Triton's metrics.
         try:
-            of_triton = await local_http.ask(self._folder / sockets.METRICS, "GET", "/metrics")
+            of_triton = await local_http.ask(self._sockets / sockets.METRICS, "GET", "/metrics")
         except (OSError, TimeoutError):
             raise Refused(503, "Triton's metrics do not answer; is it starting?") from None
         self._served.refresh()
@@ -71,6 +64,13 @@ class Metrics:
             body = as_openmetrics(others) + text(families, openmetrics=True) + "# EOF\n"
             return Answer(body.encode(), headers={"content-type": OPENMETRICS})
         return Answer((others + text(families)).encode(), headers={"content-type": PROMETHEUS})
+
+    def _others(self) -> bytes:
+        """The keys', and what the keeper has restored."""
+        of_keys = metrics(self._keys.requests).encode() if self._keys else b""
+        with suppress(FileNotFoundError):
+            return of_keys + (self._run_dir / keeper_notes.METRICS).read_bytes()
+        return of_keys
 
     def _now(self) -> list[Family]:
         in_flight = _gauge(

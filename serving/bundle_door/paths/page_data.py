@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bundle_door.answers import Answer, as_json
-from bundle_door.limits import Limits, Load
+from bundle_door.limits import Load
 from bundle_door.paths.routes import Route, open_to_all
 from bundle_door.requests import Request
 from bundle_door.served import Served
@@ -26,14 +26,9 @@ OF_A_GPU = re.compile(r'(?m)^nv_gpu_(\w+){gpu_uuid="([^"]+)"} (\S+)$')
 
 
 class PageData:
-    def __init__(
-        self, run_dir: Path, served: Served, observed: Observed, load: Load, limits: Limits
-    ) -> None:
-        self._run_dir = run_dir
-        self._served = served
-        self._observed = observed
-        self._load = load
-        self._limits = limits
+    def __init__(self, run_dir: Path, served: Served, observed: Observed, load: Load) -> None:
+        self._run_dir, self._sockets = run_dir, sockets.folder(run_dir)
+        self._served, self._observed, self._load = served, observed, load
 
     def routes(self) -> list[Route]:
         return [
@@ -44,7 +39,7 @@ class PageData:
     async def answer_served(self, request: Request, named: Named) -> Answer:
         content = {
             "pipelines": await self._served.pipelines(),
-            "limits": {"body_bytes": self._limits.body_bytes},
+            "limits": {"body_bytes": self._load.limits.body_bytes},
         }
         return as_json(content, headers=NOT_KEPT)
 
@@ -91,11 +86,11 @@ class PageData:
 
     async def _ask_triton(self) -> str:
         """Its metrics; empty while it does not say."""
-        socket = sockets.folder(self._run_dir) / sockets.METRICS
         try:
-            return (await local_http.ask(socket, "GET", "/metrics")).decode()
+            told = await local_http.ask(self._sockets / sockets.METRICS, "GET", "/metrics")
         except (OSError, TimeoutError):
             return ""
+        return told.decode()
 
 
 def read_queues(metrics: str) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bundle_door import documents, elsewhere
@@ -56,6 +56,13 @@ class Route:
                     400, f"the {what} has {len(name)} characters; send {MOST_NAME} at most"
                 )
         return {"model": "", "version": "", "region": "", **given}
+
+    def wrap(self, wrapper: Callable[[Handler, str], Handler]) -> Route:
+        """With other handlers, if it asks a model; the wrapper is told which pipeline's."""
+        if self.asks is None:
+            return self
+        handlers = {name: wrapper(handler, self.asks) for name, handler in self.handlers.items()}
+        return replace(self, handlers=handlers)
 
 
 def open_to_all(path: str, **handlers: Handler) -> Route:

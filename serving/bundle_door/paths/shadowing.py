@@ -6,11 +6,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 
 from bundle_door.answers import Answer, Refused
 from bundle_door.limits import Load
-from bundle_door.paths.behind import Behind
 from bundle_door.paths.measured import Observer
 from bundle_door.requests import Note, Request
 from bundle_door.served import Candidate
@@ -24,8 +23,27 @@ from bundle_serving.protocol.gists import read_gist
 # asked, and has so long.
 WAITS_S, LOOK_S, ANSWER_S = 10.0, 0.02, 10.0
 IDLE = len(os.sched_getaffinity(0))
+MOST_WAITING, MOST_BYTES = 16, 32_000_000
 
 Ask = Callable[[], Awaitable[Answer]]
+
+
+class Behind:
+    """Work that begins when an answer has gone out, and that no request waits for: so much of it
+    waits at once, and so many bytes of requests."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[asyncio.Task[None], int] = {}
+
+    def begin(self, work: Coroutine[object, object, None], size: int) -> bool:
+        """Whether there was room."""
+        if len(self._tasks) >= MOST_WAITING or sum(self._tasks.values()) + size > MOST_BYTES:
+            work.close()
+            return False
+        task = asyncio.create_task(work)
+        self._tasks[task] = size
+        task.add_done_callback(self._tasks.pop)
+        return True
 
 
 class Shadowing:

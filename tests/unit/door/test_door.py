@@ -20,6 +20,8 @@ import pytest
 from bundle_door.answers import Answer, Refused
 from bundle_door.documents import add_cards, documents, find_own_cards
 from bundle_door.front import envoy, methods
+from bundle_door.given import Given
+from bundle_door.http_process import keep_log_short
 from bundle_door.limits import (
     MOST_ID,
     MOST_NAME,
@@ -36,7 +38,6 @@ from bundle_door.paths.routes import open_to_all
 from bundle_door.requests import Request
 from bundle_door.service import Service, encode_answer
 from bundle_door.triton import join_answers
-from bundle_door.watching import own_log
 from bundle_door.watching.steps import Report, Steps
 from bundle_door.wire.compression import (
     choose_encoding,
@@ -480,9 +481,8 @@ def test_without_an_admin_key_nothing_leads_to_admin_methods() -> None:
 
 
 def grpc_routes(limits: Limits, key: str | None = None) -> list[envoy.Config]:
-    made = envoy.build_door(
-        "127.0.0.1", {"grpc": 1}, Path("/sockets"), limits, LOCAL, key, Path("/note")
-    )
+    given = Given(Path("/run"), "127.0.0.1", {"grpc": 1}, key, limits, LOCAL)
+    made = envoy.build_door(given, Path("/sockets"))
     (listener,) = made["static_resources"]["listeners"]
     manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
     found: list[envoy.Config] = manager["route_config"]["virtual_hosts"][0]["routes"]
@@ -505,9 +505,9 @@ def test_a_log_is_kept_short_for_all_who_append_to_it(tmp_path: Path) -> None:
     file = tmp_path / "server.log"
     with file.open("a") as log:
         print("first", file=log, flush=True)
-        own_log.keep_short(log.fileno(), most=1000)
+        keep_log_short(log.fileno(), most=1000)
         assert file.read_text() == "first\n"
-        own_log.keep_short(log.fileno(), most=3)
+        keep_log_short(log.fileno(), most=3)
         print("second", file=log, flush=True)
     assert file.read_text() == "second\n"
     assert (tmp_path / "server.log.1").read_text() == "first\n"

@@ -12,14 +12,10 @@ from google.protobuf.message import DecodeError
 
 from bundle_door.answers import Answer, Refused
 from bundle_door.front.methods import INFER
-from bundle_door.limits import Load
+from bundle_door.http_process import HttpProcess
 from bundle_door.paths.candidates import Sharing
-from bundle_door.paths.capturing import Capturing
-from bundle_door.paths.measured import Observer
-from bundle_door.paths.shadowing import Shadowing
 from bundle_door.requests import ANSWERED_BY, Request, note_of
-from bundle_door.served import Served
-from bundle_door.triton import Triton, status_of
+from bundle_door.triton import status_of
 from bundle_door.watching.observed import GRPC
 from bundle_door.wire.calls import CallFailed
 from bundle_door.wire.over_http import GRPC_TYPE
@@ -39,21 +35,12 @@ class Failed(Refused):
 
 
 class Singles:
-    def __init__(
-        self,
-        triton: Triton,
-        load: Load,
-        observed: Observer,
-        served: Served,
-        shadowing: Shadowing,
-        capturing: Capturing | None,
-        keys: bool,
-        own_id: str,
-    ) -> None:
-        self._triton, self._load = triton, load
-        self._served, self._shadowing = served, shadowing
-        self._keys, self._own_id = keys, own_id
-        self._share = Sharing(self._ask, "", observed, served, shadowing, GRPC)
+    def __init__(self, process: HttpProcess, keys: bool) -> None:
+        self._triton, self._load = process.triton, process.load
+        self._served, self._shadowing = process.served, process.shadowing
+        self._keys, self._own_id = keys, process.own_id
+        self._share = Sharing(self._ask, "", process.observed, self._served, self._shadowing, GRPC)
+        capturing = process.capturing
         self._handle = capturing.keep(self._answer) if capturing else self._answer
 
     async def answer(
