@@ -26,7 +26,7 @@ from pathlib import Path
 
 from scripts.base import layers, wheels
 from scripts.base.errors import UserError, of_the_machine, run_guarded
-from scripts.base.locked import hold_lock
+from scripts.base.lock import hold_lock
 from scripts.base.paths import CPU_TORCH, PYTHON, REQUIREMENTS, ROOT, VENV, read_early
 
 # One file per installed layer, with the digest of its requirements. make compares the timestamps.

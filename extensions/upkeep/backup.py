@@ -32,8 +32,8 @@ from dotenv import dotenv_values
 from extensions.upkeep import sealed
 from scripts.base import below, disk, files
 from scripts.base.errors import UserError, of_the_machine
+from scripts.base.files import is_shared
 from scripts.base.paths import DOTENV, ROOT
-from scripts.base.shared import is_shared
 from scripts.recipes import folders
 from scripts.repository import archive, layout_number
 from scripts.settings import dotenv_file

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -61,6 +62,20 @@ def say(text: str, indent: str = "", **fields: object) -> None:
         write_json({"says": as_called(text), **fields})
         return
     out.print(fold(printable(as_called(text)), out.width, indent), markup=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def all_output_on_stderr() -> Iterator[None]:
+    """For this process and its children: stdout is reserved for answers that a program may read."""
+    sys.stdout.flush()
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(answers, 1)
+        os.close(answers)
 
 
 class Waiting:

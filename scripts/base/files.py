@@ -1,4 +1,5 @@
-"""Atomic file operations: nobody sees a half-written file. Stdlib only."""
+"""Atomic file operations, so that nobody sees a half-written file; and who may write in a checkout.
+Stdlib only."""
 
 from __future__ import annotations
 
@@ -7,9 +8,12 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from scripts.base.paths import ROOT
 
 
 def sha256(path: Path) -> str:
@@ -31,14 +35,20 @@ def write(path: Path, content: str, mode: int = 0o644) -> None:
 
 
 def write_bytes(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Writes a temporary file beside the target, then renames it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with draft_of(path) as draft:
         draft.touch(0o600)  # never readable by others, not even for a moment
         draft.write_bytes(content)
         draft.chmod(mode)
-        draft.replace(path)
+
+
+@contextlib.contextmanager
+def draft_of(target: Path) -> Iterator[Path]:
+    """Yields a file beside the target that replaces it at the end and is removed on any failure."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        yield draft
+        draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)
 
@@ -54,14 +64,9 @@ def let_all_read(folder: Path) -> None:
 
 def place(source: Path, target: Path) -> None:
     """Installs a large file atomically; a hard link where both are on one file system."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
+    with draft_of(target) as draft:
         _link(str(source), str(draft))
         draft.chmod(0o644)
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def link_tree(source: Path, target: Path) -> None:
@@ -79,17 +84,12 @@ def _link(source: str, target: str) -> None:
 
 @contextlib.contextmanager
 def whole_file(target: Path) -> Iterator[Path]:
-    """Yields a draft that replaces the target at the end and is removed on any failure: for a file
-    too large to be passed at once."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    """As draft_of: for a file too large to be passed at once, of which no other process writes
+    another draft."""
     for leftover in target.parent.glob(f".{target.name}.*.tmp"):  # left by a killed run
         leftover.unlink(missing_ok=True)
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
+    with draft_of(target) as draft:
         yield draft
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -109,3 +109,15 @@ def whole_folder(target: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(draft, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def is_shared() -> bool:
+    """Whether a group shares the checkout (chgrp -R team . && chmod -R g+ws .): what is created in
+    it belongs to the group, which may write there."""
+    return ROOT.stat().st_mode & (stat.S_ISGID | stat.S_IWGRP) == stat.S_ISGID | stat.S_IWGRP
+
+
+def share() -> None:
+    """Lets the group write what this command creates."""
+    if is_shared():
+        os.umask(0o002)

@@ -1,13 +1,17 @@
-"""Commands that change things run one at a time, and the keeper does not interfere meanwhile."""
+"""Commands that change things run one at a time, and the keeper does not interfere meanwhile.
+Stdlib only."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from scripts.base import console
-from scripts.base.locked import hold_lock, private
+from scripts.base.errors import UserError
+from scripts.base.files import is_shared
 from scripts.base.paths import ROOT
 
 OF_CHANGES = ROOT / "build" / "lock"
@@ -17,14 +21,77 @@ HANDS_OFF = ROOT / "build" / "key" / "hands-off"
 # The server's group in a container (scripts/stacks/admin_key.py).
 READER = 65532
 
+LOOK_S = 0.2
+LONGEST_S = 1800  # the longest commands but one, make tune
+
 
 @contextlib.contextmanager
 def one_at_a_time(path: Path = OF_CHANGES) -> Iterator[None]:
     def waits(holder: str) -> None:
+        from scripts.base import console  # which takes along what is not installed at first
+
         console.note(f"waiting for another command to finish ({holder})")
 
     with hold_lock(path, waits):
         yield
+
+
+@contextlib.contextmanager
+def hold_lock(
+    path: Path, waits: Callable[[str], object], longest_s: float = LONGEST_S
+) -> Iterator[None]:
+    """`waits` is told who holds it, if somebody does. Who waits does not wait for ever."""
+    descriptor = os.open(private(path), os.O_RDWR | os.O_CLOEXEC)
+    try:
+        if not _is_taken(descriptor):
+            holder = _note(descriptor)
+            waits(holder)
+            deadline = time.monotonic() + longest_s
+            while not _is_taken(descriptor):
+                if time.monotonic() > deadline:
+                    raise UserError(
+                        f"{holder or 'another command'} has held {path} for too long",
+                        "let it finish, or end it, then run this again",
+                    )
+                time.sleep(LOOK_S)
+        os.ftruncate(descriptor, 0)
+        with contextlib.suppress(OSError):  # on a full disk, which prune and down must work on too
+            os.pwrite(descriptor, f"process {os.getpid()}".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def find_holder(path: Path) -> str:
+    """Who holds it now; "" if nobody does."""
+    descriptor = os.open(private(path), os.O_RDWR | os.O_CLOEXEC)
+    try:
+        return "" if _is_taken(descriptor) else _note(descriptor) or "another command"
+    finally:
+        os.close(descriptor)
+
+
+def private(path: Path, container: int | None = None) -> Path:
+    """Created if missing, and only for its owner, the group that shares the checkout, or that of a
+    container: all who can open a file can lock it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(PermissionError):  # it is a colleague's, who has seen to it
+        path.touch(0o600)
+        of_container = path.stat().st_gid == container
+        path.chmod(0o660 if is_shared() else 0o640 if of_container else 0o600)
+    return path
+
+
+def _is_taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _note(descriptor: int) -> str:
+    return os.pread(descriptor, 100, 0).decode(errors="replace").strip()
 
 
 def hands_off_file() -> Path:

@@ -10,9 +10,8 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
-from scripts.base import console, parts
+from scripts.base import console, files, parts
 from scripts.base.errors import run_guarded
-from scripts.base.shared import share
 from scripts.repository import layout_number
 
 ANY_LAYOUT, ANY_SETTINGS = "--any-layout", "--any-settings"
@@ -23,7 +22,7 @@ def check(options: set[str]) -> int:
     from scripts.settings import arguments
     from scripts.settings.known import require_known
 
-    share()
+    files.share()
     if ANY_SETTINGS not in options:
         require_known()
     if ANY_LAYOUT not in options:

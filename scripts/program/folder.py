@@ -47,7 +47,8 @@ def prepare(folder: Path) -> None:
     for name in (earlier or {}).keys() - wanted.keys():
         (folder / name).unlink(missing_ok=True)
     for name in wanted:
-        _copy(ROOT / name, folder / name)
+        with files.draft_of(folder / name) as draft:
+            shutil.copy2(ROOT / name, draft)
     _write_note(folder, wanted)
 
 
@@ -81,10 +82,3 @@ def _read_note(folder: Path) -> dict[str, str] | None:
 
 def _write_note(folder: Path, hashes: dict[str, str]) -> None:
     files.write(folder / NOTE, json.dumps(hashes))
-
-
-def _copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    shutil.copy2(source, draft)
-    draft.replace(target)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from bundle_serving.health import reason_not_to_trust
-from scripts.base.streams import all_output_on_stderr
+from scripts.base import console
 from scripts.settings.settings import SERVED, Settings, names
 from scripts.stacks import state
 from scripts.stacks.state import State
@@ -27,7 +27,7 @@ def running_server(settings: Settings | None = None) -> State:
     from scripts.server.own.own_main import bring_up
     from scripts.server.up import find_restored
 
-    with all_output_on_stderr():
+    with console.all_output_on_stderr():
         if known := find_restored():
             _note_differing(known, settings)
             return known
@@ -56,7 +56,7 @@ def running(pipeline: Pipeline) -> State:
         asked = settings_of(pipeline, server.settings, seed)
         _note(seed.settings, asked, seed.settings, pipeline.option)
         return server
-    with all_output_on_stderr():
+    with console.all_output_on_stderr():
         return bring_up_beside(pipeline, server)
 
 
@@ -87,7 +87,7 @@ def _note(
     if changed := differing(now, asked, among):
         from scripts.base import console  # slow to import, and seldom needed
 
-        with all_output_on_stderr():
+        with console.all_output_on_stderr():
             console.note(explain_unchanged(changed, now, asked.values, options))
 
 

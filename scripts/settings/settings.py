@@ -431,12 +431,9 @@ class Settings(Served, Place, Switching, Keeping, Gpu, Building):
     ) -> Settings:
         """From the environment and .env; each value is checked."""
         typed = os.environ if environment is None else environment
-        written = {
-            name: text
-            for name, text in dotenv_file.read(dotenv).items()
-            if name not in not_in_dotenv
-        }
-        found = written | {name: typed[name] for name in ALL if name in typed}
+        written = dotenv_file.read(dotenv)
+        found = {name: written[name] for name in written.keys() - {*not_in_dotenv}}
+        found |= {name: typed[name] for name in ALL if name in typed}
         given = {name: found[name].strip() for name in ALL if found.get(name, "").strip()}
         settings = cls(DEFAULTS | given, given)
         for name, setting in ALL.items():

@@ -11,7 +11,6 @@ from bundle_serving.process import guard
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.base.shared import is_shared
 
 PATH = ROOT / "build" / "key" / "admin.key"
 SHOWN = PATH.relative_to(ROOT)
@@ -30,8 +29,8 @@ def ensure() -> Path:
         console.note(f"created the admin key {SHOWN}")
     status = PATH.stat()
     try:
-        if not (is_shared() and status.st_uid != os.geteuid()):  # a colleague's
-            for_group = status.st_gid == NOBODY or is_shared()
+        if not (files.is_shared() and status.st_uid != os.geteuid()):  # a colleague's
+            for_group = status.st_gid == NOBODY or files.is_shared()
             PATH.chmod(0o640 if for_group else 0o600)
     except PermissionError:
         raise UserError(

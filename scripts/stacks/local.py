@@ -24,8 +24,8 @@ from scripts import bootstrap
 from scripts.artefacts.step import Place, Step
 from scripts.base import interrupts, lock, ports
 from scripts.base.errors import AlreadyReported, UserError
+from scripts.base.files import is_shared
 from scripts.base.paths import MARK, PYTHON, ROOT
-from scripts.base.shared import is_shared
 from scripts.repository import live, place
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, certificates, exposure, handover, state, temporary

@@ -20,7 +20,6 @@ from extensions.similar import service
 from scripts import bootstrap
 from scripts.base import console, lock, tables
 from scripts.base.errors import UserError
-from scripts.base.streams import all_output_on_stderr
 from scripts.server import ask
 from scripts.settings import arguments, pictures
 from scripts.settings.arguments import Arguments
@@ -103,7 +102,7 @@ def _shorten(path: str) -> str:
 
 
 def _service() -> State:
-    with all_output_on_stderr(), lock.one_at_a_time():
+    with console.all_output_on_stderr(), lock.one_at_a_time():
         return service.ensure(Settings.load())
 
 
@@ -120,7 +119,7 @@ def _embed_picture(client: Client, picture: str) -> Embedding:
 
 def _embed_others(client: Client, others: list[Source]) -> Iterator[Embedding]:
     with (
-        all_output_on_stderr(),
+        console.all_output_on_stderr(),
         console.waiting(f"comparing {len(others)} pictures") as waiting,
     ):
         for number, each in enumerate(client.embed_many(others), 1):

@@ -21,7 +21,6 @@ from typing import Any
 from scripts.base import console, files, lock, tables
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.base.streams import all_output_on_stderr
 from scripts.evaluation.figures import Figures, as_dict
 from scripts.evaluation.measured import Apart
 from scripts.measuring.report import evaluation
@@ -40,7 +39,7 @@ REPORTS = ROOT / "build" / "eval"
 
 def main() -> int:
     as_json = arguments.load().json
-    with all_output_on_stderr() if as_json else nullcontext():
+    with console.all_output_on_stderr() if as_json else nullcontext():
         found = evaluate()
     if as_json:
         print(json.dumps(found))

@@ -10,7 +10,6 @@ from datetime import datetime
 
 from scripts.base import console, lock
 from scripts.base.errors import UserError
-from scripts.base.locked import find_holder
 from scripts.recipes import pipelines
 from scripts.repository import history
 from scripts.repository.shared import Shared
@@ -32,7 +31,7 @@ def main() -> int:
             when = f"{_here(event.time)}  "
             said = f"{when}{history.describe(event)}"
             console.say(said, indent=" " * len(when), **asdict(event))
-    if cut and (holder := find_holder(lock.OF_CHANGES)):
+    if cut and (holder := lock.find_holder(lock.OF_CHANGES)):
         console.note(f"the {cut.how} of version {cut.version} is under way ({holder})")
     elif cut:
         console.note(

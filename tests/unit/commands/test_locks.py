@@ -16,7 +16,7 @@ from bundle_door.access import key_file
 from bundle_serving.process import hands
 from scripts.base import lock as locks
 from scripts.base.errors import UserError
-from scripts.base.locked import find_holder, hold_lock, private
+from scripts.base.lock import find_holder, hold_lock, private
 
 # As somebody else: which of these files can be locked.
 INTRUDER = """
