@@ -36,7 +36,7 @@ include $(wildcard kinds/*/commands.mk $(OWN_FOLDER)/kinds/*/commands.mk extensi
 ##@ First steps
 
 help: ## List the commands of the first weeks (ALL=1: every command)
-	@python3 -m scripts.program.make_help
+	@python3 -m scripts.program.help
 
 demo: $(LAYER)/tools ## See it work: a network, a server, a picture, an answer
 	$(RUN) serve.demo

@@ -1,8 +1,52 @@
-"""python -m scripts.program --folder . up: in a checkout, without make."""
+"""What `triton-bundle` answers. Stdlib only.
 
+python -m scripts.program --folder . up     in a checkout, without make
+"""
+
+from __future__ import annotations
+
+import os
 import sys
 
-from scripts.program import answering
+from bundle_client import __version__
+from scripts.base.errors import run_guarded
+from scripts.base.text import translate
+from scripts.program import command_line, completion, folder, help, verbs
+
+
+def main() -> int:
+    return run_guarded(_answer)
+
+
+def _answer() -> int:
+    call = command_line.parse(sys.argv[1:], os.environ)
+    folder.look_for_own(call)
+    known = verbs.read()
+    command_line.require_known(call.verb, known)
+    called_as = command_line.PROGRAM, "|".join(known), "bundle"
+    if call.verb == command_line.VERSION:
+        print(__version__)
+    elif call.verb == command_line.HELP:
+        lines = help.describe(call.words, "ALL" in call.settings, known)
+        print(translate("\n".join(lines), *called_as))
+    elif call.verb == command_line.COMPLETION:
+        if [*call.words] not in [[shell] for shell in completion.SHELLS]:
+            raise command_line.WrongWord(
+                "completion of which shell?", f"one of {', '.join(completion.SHELLS)}"
+            )
+        listed = {name: verb for name, verb in known.items() if verb.about}
+        settings = {name: help.find_settings(verb) for name, verb in listed.items()}
+        abouts = {name: translate(verb.about, *called_as) for name, verb in listed.items()}
+        print(completion.write(call.words[0], abouts, settings), end="")
+    else:
+        from scripts.settings.known import require_typed  # the settings of that folder
+
+        folder.require_system()
+        require_typed(call.settings, call.settings)
+        folder.prepare(call.folder)
+        folder.run(call, known)
+    return 0
+
 
 if __name__ == "__main__":
-    sys.exit(answering.main())
+    sys.exit(main())

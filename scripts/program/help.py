@@ -1,10 +1,13 @@
-"""What `triton-bundle help` prints. Stdlib only."""
+"""What `triton-bundle help` prints, and `make help`. Stdlib only."""
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 
+from scripts.base.errors import run_guarded
 from scripts.base.text import fold
 from scripts.program.command_line import (
     OPTIONS,
@@ -14,10 +17,11 @@ from scripts.program.command_line import (
     list_settings,
     suggest,
 )
-from scripts.program.verbs import Verb, group
+from scripts.program.verbs import Verb, group, read_all
 
 # A column for the names, and one for what is said of them.
 WIDTH, ROOM = 13, 96
+MAKES_WIDTH, MAKES_INDENT = 12, " " * 20
 
 
 def describe(words: Sequence[str], everything: bool, verbs: Mapping[str, Verb]) -> Iterator[str]:
@@ -60,3 +64,25 @@ def find_settings(verb: Verb) -> list[str]:
 
 def _row(name: str, about: str) -> str:
     return fold(f"  {name:{WIDTH}} {about}", ROOM, " " * (WIDTH + 3))
+
+
+def print_for_make() -> int:
+    everything = bool(os.environ.get("ALL"))
+    is_terminal = sys.stdout.isatty()
+    width = os.get_terminal_size(sys.stdout.fileno()).columns if is_terminal else sys.maxsize
+    for part, verbs in group(read_all().values(), everything).items():
+        print(f"\n{part}")
+        for verb in verbs:
+            line = fold(f"  make {verb.name:{MAKES_WIDTH}} {verb.about}", width or 80, MAKES_INDENT)
+            print(
+                line.replace(f"make {verb.name}", f"\033[1mmake {verb.name}\033[0m", 1)
+                if is_terminal
+                else line
+            )
+    if not everything:
+        print("\nThe others: make help ALL=1")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_guarded(print_for_make))

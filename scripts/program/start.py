@@ -9,6 +9,6 @@ ROOT = Path(__file__).resolve().parent
 
 def main() -> int:
     sys.path[:0] = [str(ROOT / each) for each in ("", "serving", "client")]
-    from scripts.program import answering
+    from scripts.program import __main__ as program
 
-    return answering.main()
+    return program.main()
