@@ -86,7 +86,7 @@ def _explain_rebuild(stack: Stack, version: Version) -> str:
     if export and (why := why_export(made.onnx, export.spec, export.as_before)):
         return f"export: {why}"
     if export and version.engine is CPU:
-        network = made.computed_network
+        network = made.cpu_network
         if not engine.fits(network, pipeline.recipe.computes_in(settings), made.engine):
             return "the engine is checked again: OpenVINO, the processor or the check has changed"
     if changed := ", ".join(_list_changed_programs(stack, settings, version)):

@@ -59,7 +59,7 @@ class Workspace:
         return decision
 
     @property
-    def computed_network(self) -> Path:
+    def cpu_network(self) -> Path:
         """The network that a CPU runs."""
         return self.network_of(self.decision["precision"])
 

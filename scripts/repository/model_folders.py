@@ -71,7 +71,7 @@ def _network(made: Workspace, engine: Engine) -> dict[str, Path | str]:
             "manifest.json": made.onnx / "manifest.json",
             "plan.json": made.plan / "manifest.json",
         }
-    network = made.computed_network
+    network = made.cpu_network
     return {
         **{path.name: path for path in files_of(network_in(network))},
         "manifest.json": network / "manifest.json",

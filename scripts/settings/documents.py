@@ -97,10 +97,10 @@ def of_the_door(path: Path) -> str:
     line = "- {0}={1}\n" if path.suffix == ".yaml" and "kubernetes" in path.parts else "{0}:\n"
     lines = [line.format(each.name, each.default) for each in door.SETTINGS]
 
-    def written(found: re.Match[str]) -> str:
+    def replace(found: re.Match[str]) -> str:
         return found[1] + "".join(found[2] + each for each in lines) + found[3]
 
-    text, count = _BETWEEN_MARKS.subn(written, path.read_text())
+    text, count = _BETWEEN_MARKS.subn(replace, path.read_text())
     assert count == 1, path
     return text
 
