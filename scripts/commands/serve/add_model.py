@@ -25,7 +25,6 @@ import os
 import shutil
 
 from scripts.artefacts import picture
-from scripts.base.paths import ROOT
 from scripts.recipes import folders
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import evaluations, own_pipelines
@@ -35,8 +34,6 @@ from scripts.server.running import running_server
 from scripts.settings import arguments
 from scripts.stacks import flavour
 from scripts.stacks.state import State
-
-PICTURE = ROOT / "build" / "mug.jpg"
 
 
 def main() -> int:
@@ -53,8 +50,7 @@ def main() -> int:
     evaluations.remember_given(pipeline)
     shown = [str(path) for path, _ in samples]
     if pipeline.recipe.asked_about == "IMG" and not samples:
-        picture.draw_file(PICTURE)
-        shown = [str(PICTURE.relative_to(ROOT))]
+        shown = [str(picture.write_for_users())]
     return pipeline.recipe.ask(ask.server_of(server), shown, os.environ)
 
 

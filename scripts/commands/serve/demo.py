@@ -13,7 +13,6 @@ import os
 from scripts.artefacts import picture
 from scripts.artefacts.drawn.things import NAMES
 from scripts.base import console
-from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.server import ask
 from scripts.server.served import serving
@@ -21,8 +20,6 @@ from scripts.server.torchvision_weights import why_unavailable
 from scripts.server.up import bring_up
 from scripts.settings.architectures import DRAWN
 from scripts.settings.settings import Settings
-
-PICTURE = ROOT / "build" / "mug.jpg"
 
 
 def main() -> int:
@@ -33,8 +30,7 @@ def main() -> int:
         console.note(f"instead, a small network that knows drawings: {', '.join(NAMES)}")
         settings = settings.replace_with(ARCH=DRAWN, WEIGHTS="default")
     server = bring_up(settings, "demo")
-    picture.draw_file(PICTURE)
-    shown = PICTURE.relative_to(ROOT)
+    shown = picture.write_for_users()
     console.note(f"drew a picture of a mug: {shown}")
     code = pipelines.main().recipe.ask(ask.server_of(server), [str(shown)], os.environ)
     if settings.arch == DRAWN:
