@@ -108,6 +108,15 @@ def find_running_server(pipeline: Pipeline) -> Up:
     return found
 
 
+def choose_version(up_now: Up, wanted: int | None) -> int:
+    """The one that is named; else the last that was published and not served yet, or the newest."""
+    if wanted:
+        return wanted
+    numbers = archive.numbers(up_now.version.pipeline)
+    published = history.waiting(history.read(up_now.version.pipeline))
+    return published if published in numbers else max(numbers)
+
+
 @dataclass(frozen=True)
 class Proved:
     """A version that answers as it should, on a server of its own."""

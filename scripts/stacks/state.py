@@ -103,6 +103,13 @@ def require() -> State:
     return known
 
 
+def settings_in_use() -> Settings:
+    """Those that the server runs with, which say where its versions are; without one, those of the
+    user."""
+    known = load()
+    return known.settings_at_start if known else Settings.load()
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 

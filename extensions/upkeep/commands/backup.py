@@ -22,7 +22,6 @@ from scripts.recipes import pipelines
 from scripts.repository import archive
 from scripts.repository.shared import Shared
 from scripts.settings import arguments
-from scripts.settings.settings import Settings
 from scripts.stacks import state
 
 
@@ -33,9 +32,8 @@ def main() -> int:
     target = Path(asked.to)
     is_new_folder = not target.parent.exists()
     with lock.one_at_a_time():
-        known = state.load()
         for pipeline in pipelines.every():
-            Shared(known.settings_at_start if known else Settings.load(), pipeline).pull()
+            Shared(state.settings_in_use(), pipeline).pull()
         if not archive.numbers(pipelines.main()):
             raise UserError("there are no versions to back up", "build one: make up")
         saved = backup.save(target, __version__, passphrase)

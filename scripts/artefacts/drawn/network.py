@@ -9,10 +9,15 @@ import torch
 from torch import nn
 
 from scripts.artefacts.drawn.things import NAMES
-from scripts.artefacts.layers import make_convolution
 
 WEIGHTS = Path(__file__).parent / "weights.safetensors"
 MEAN, STD = [0.5, 0.5, 0.5], [0.25, 0.25, 0.25]
+
+
+def make_convolution(before: int, after: int, size: int = 3, stride: int = 1) -> list[nn.Module]:
+    """What our own small networks are made of."""
+    convolution = nn.Conv2d(before, after, size, stride, padding=size // 2, bias=False)
+    return [convolution, nn.BatchNorm2d(after), nn.ReLU()]
 
 
 class Strongest(nn.Module):  # type: ignore[misc]  # torch comes without types here

@@ -79,8 +79,7 @@ def find_items(settings: Settings, days: int) -> Iterator[Item]:
 
 
 def _versions(pipeline: Pipeline, settings: Settings) -> Iterator[Item]:
-    known = state.load()
-    shared = Shared(known.settings_at_start if known else settings, pipeline)
+    shared = Shared(state.settings_in_use(), pipeline)
     shared.pull()
     events = history.read(pipeline)
     names = {history.find_previous(events): "previous", history.serving(events): "live"}

@@ -15,7 +15,6 @@ from scripts.repository import own_pipelines
 from scripts.repository.shared import Shared
 from scripts.server import loaded_beside
 from scripts.settings import arguments
-from scripts.settings.settings import Settings
 from scripts.stacks import state
 
 
@@ -44,6 +43,6 @@ def remove(pipeline: Pipeline) -> None:
     own_pipelines.remove(pipeline)
     if pipelines.find_noted() == pipeline.name:
         pipelines.forget_main()
-    shared = Shared(server.settings_at_start if server else Settings.load(), pipeline)
+    shared = Shared(state.settings_in_use(), pipeline)
     shared.push_live()
     shared.forget()

@@ -14,14 +14,12 @@ from scripts.recipes import pipelines
 from scripts.repository import history
 from scripts.repository.shared import Shared
 from scripts.server.served import brings_up
-from scripts.settings.settings import Settings
 from scripts.stacks import state
 
 
 def main() -> int:
-    known = state.load()
     pipeline = pipelines.find_asked_pipeline()
-    Shared(known.settings_at_start if known else Settings.load(), pipeline).pull()
+    Shared(state.settings_in_use(), pipeline).pull()
     events = history.read(pipeline)
     if not events:
         raise UserError("nothing has been served here yet", f"start it: {brings_up(pipeline)}")

@@ -40,7 +40,7 @@ def main() -> int:
         os.environ[Settings.weights.name] = adding.import_version(pipeline, weights)
     with lock.one_at_a_time():
         known = state.load()
-        shared = Shared(known.settings_at_start if known else Settings.load(), pipeline)
+        shared = Shared(state.settings_in_use(), pipeline)
         shared.pull()
         serving = served.serving(pipeline)
         if known is None or serving is None:

@@ -20,22 +20,16 @@ from __future__ import annotations
 
 from scripts.base import console, lock
 from scripts.recipes import pipelines
-from scripts.repository import archive, history
 from scripts.rollout import rollout, shadow
 from scripts.settings import arguments
 
 
 def main() -> int:
     asked = arguments.load()
-    canary, wanted = asked.canary, asked.version
     with lock.one_at_a_time():
         up = rollout.find_running_server(pipelines.find_asked_pipeline())
-        serving = up.version.number
-        numbers = archive.numbers(up.version.pipeline)
-        published = history.waiting(history.read(up.version.pipeline))
-        newest = published if published in numbers else max(numbers)
-        target = int(wanted) if wanted else newest
-        if target == serving:
+        target = rollout.choose_version(up, asked.version)
+        if target == up.version.number:
             console.note(
                 f"{up.version.describe()} is already live; make a new one with make publish"
             )
@@ -45,5 +39,5 @@ def main() -> int:
                 target, up, asked.share or 100, asked.shadow, may_end_early=False
             )
             shadow.require_alike(seen, target, 0 if asked.anyway else up.settings.min_agreement)
-        rollout.switch_to(target, "rollout", up, canary, judge_labels=not asked.anyway)
+        rollout.switch_to(target, "rollout", up, asked.canary, judge_labels=not asked.anyway)
     return 0

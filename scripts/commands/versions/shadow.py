@@ -13,7 +13,6 @@ from __future__ import annotations
 from scripts.base import lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
-from scripts.repository import archive, history
 from scripts.rollout import rollout, shadow
 from scripts.settings import arguments
 
@@ -22,9 +21,7 @@ def main() -> int:
     asked = arguments.load()
     with lock.one_at_a_time():
         up = rollout.find_running_server(pipelines.find_asked_pipeline())
-        numbers = archive.numbers(up.version.pipeline)
-        published = history.waiting(history.read(up.version.pipeline))
-        target = int(asked.version) if asked.version else published or max(numbers)
+        target = rollout.choose_version(up, asked.version)
         if target == up.version.number:
             raise UserError(
                 f"{up.version.describe()} is the live one", "make another with make publish"
