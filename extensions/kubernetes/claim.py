@@ -6,13 +6,14 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
 import yaml
 
 from extensions.kubernetes import pods
+from extensions.kubernetes.applied import FOLDER
 from extensions.kubernetes.kubectl import Kubectl, Object
 from extensions.kubernetes.kustomization import SOURCE
 from scripts.base import console
@@ -21,7 +22,6 @@ from scripts.repository import live
 
 FILLER = SOURCE / "components" / "volume" / "filler.yaml"
 NAME = "triton-bundle-filler"
-FOLDER = "pods"
 PUSH = "push it (make images PUSH=…), and check REGISTRY"
 # Moved when it is whole.
 TAKE = 'cd /models && mkdir -p "$1.new" && tar -x -C "$1.new" && mv "$1.new" "$1"'
@@ -32,11 +32,11 @@ ls
 """
 
 
-def put(kubectl: Kubectl, image: str, name: str, others: Collection[str], limit: float) -> None:
-    """What is live, as this one; of all others only those stay."""
+def put(kubectl: Kubectl, image: str, name: str, other: str, limit: float) -> None:
+    """What is live, as this one; of all others only that stays."""
     inside = ("exec", "--stdin", NAME, "--", "sh", "-c")
     with _running(kubectl, image, limit, "copying what is live onto the claim", with_claim=True):
-        there = kubectl.run(*inside, LEAVE, "sh", " ".join({name, *others})).split()
+        there = kubectl.run(*inside, LEAVE, "sh", f"{name} {other}").split()
         if name not in there:
             packed = subprocess.run(
                 ["tar", "--create", "--mode=a+rX", f"--directory={live.REPOSITORY}", "."],
@@ -74,22 +74,3 @@ def _running(
             yield
     finally:
         kubectl.run("delete", "pod", NAME, "--ignore-not-found", "--now", "--wait=false")
-
-
-def mount(deployment: Object, name: str) -> None:
-    spec = deployment["spec"]["template"]["spec"]
-    (mounted,) = (m for m in spec["containers"][0]["volumeMounts"] if m["name"] == "models")
-    mounted["subPath"] = f"{FOLDER}/{name}"
-    (waits,) = spec["initContainers"]
-    waits["command"][-1] = waits["command"][-1].replace("/claim/live/", f"/claim/{FOLDER}/{name}/")
-
-
-def read_mounted(deployment: Object) -> str:
-    """Which copy it reads."""
-    mounts = deployment["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
-    paths = (each.get("subPath", "") for each in mounts if each["name"] == "models")
-    return next(paths, "").removeprefix(f"{FOLDER}/")
-
-
-def read_image(deployment: Object) -> str:
-    return str(deployment["spec"]["template"]["spec"]["containers"][0]["image"])

@@ -19,7 +19,6 @@ from bundle_door.access import certificate
 from bundle_serving.process import main_pipeline
 from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
 from bundle_serving.process.traces import ENDPOINT, Collector
-from extensions.kubernetes import pod_copies
 from extensions.kubernetes import settings as own
 from extensions.kubernetes.pods import SERVICE
 from scripts.base import files
@@ -35,6 +34,8 @@ from scripts.stacks.images import find_digest
 
 SOURCE = ROOT / "deploy" / "kubernetes"
 TARGET = ROOT / "build" / "kubernetes"
+# From there.
+ABOVE = Path("..", "..", "deploy", "kubernetes")
 
 FLAVOUR = "kubernetes"
 CONTAINER = "/spec/template/spec/containers/0"
@@ -48,70 +49,72 @@ BUILT_WITH = (
 CLAIM = "build/"
 # Beside the live repository on S3.
 FOR_PODS = "kubernetes"
+# Beside a copy there: written anew whenever an overlay names it.
+MARK = ".named"
 PROOFS = "proofs"
 # Of base/deployment.yaml and the GPU's overlay.
 USUAL_CORES = 2
-NOTHING: Mapping[str, Path] = MappingProxyType({})
 UNITS = {"k": "Ki", "m": "Mi", "g": "Gi"}
 
 
-def write(settings: Settings, registry: str, proofs: Mapping[str, Path] = NOTHING) -> Path:
+def write(
+    settings: Settings, registry: str, proofs: Mapping[str, Path] = MappingProxyType({})
+) -> Path:
     """Returns the folder for `kubectl apply --kustomize`. `proofs`: what each pod must answer
     before it is asked, by ensemble; it loads them all."""
-    on_gpu = settings.flavour == "gpu"
     # Others reach a pod, whatever BIND says of this machine.
     reached = settings.replace_with(BIND="0.0.0.0")
-    elsewhere = _require_reachable(place.find(settings))
-    if on_gpu and elsewhere:
-        raise UserError("pods with a GPU read a volume, not S3", "leave REPOSITORY empty")
+    elsewhere = _find_place(settings)
     exposure.require_keys(reached)
-    shown = exposure.exposure_of(reached)
+    has_tls = bool(exposure.exposure_of(reached).certificate)
     with files.whole_folder(TARGET) as target:
         secrets = target / "secrets"
         secrets.mkdir(mode=0o700)
-        contents = read_keys(settings, elsewhere)
-        generators = [_secret("key", secrets, contents["key"])]
         # Without TLS it has no file, but the pod mounts it.
-        generators.append(
-            _secret("tls", secrets, _certificate(reached) if shown.certificate else {})
-        )
-        if "s3" in contents:
-            generators.append(_secret("s3", secrets, contents["s3"]))
-        written = _overlay(reached, registry, elsewhere, generators, plain=not shown.certificate)
-        _add_proofs(written, target, proofs)
-        # On a volume they are noted in the repository.
-        told = find_numbers(proofs) or (find_live() if elsewhere else {})
-        written["configMapGenerator"][0]["literals"].append(f"LIVE_VERSIONS={list_versions(told)}")
-        files.write(target / "kustomization.yaml", yaml.safe_dump(written, sort_keys=False))
+        tls = {"tls": _certificate(reached) if has_tls else {}}
+        contents = read_keys(settings, elsewhere) | tls
+        generators = [_secret(name, secrets, texts) for name, texts in contents.items()]
+        environment = _environment(reached, elsewhere, proofs)
+        image = _image(registry, "server-gpu" if settings.flavour == "gpu" else "server")
+        written = _overlay(reached, elsewhere, environment) | {
+            "components": [] if has_tls else [str(ABOVE / "components" / "plain")],
+            "images": [image],
+            "configMapGenerator": [
+                _merge(f"{SERVICE}-settings", environment),
+                *_add_proofs(target, proofs),
+            ],
+            "secretGenerator": generators,
+        }
+        _write_yaml(target / "kustomization.yaml", _kustomization(written))
         # The secrets by themselves, for Helm, whose chart has none.
-        alone = {name: written[name] for name in ("apiVersion", "kind")}
-        alone["secretGenerator"] = [
+        alone = [
             each | {"files": [name.partition("/")[2] for name in each.get("files", ())]}
             for each in generators
         ]
-        text = yaml.safe_dump(alone, sort_keys=False)
-        files.write(secrets / "kustomization.yaml", text, 0o600)
-        values = _make_values(reached, written, elsewhere)
-        files.write(target / "values.yaml", yaml.safe_dump(values, sort_keys=False))
+        there = _kustomization({"secretGenerator": alone})
+        _write_yaml(secrets / "kustomization.yaml", there, 0o600)
+        values = _make_values(reached, environment, image, elsewhere, has_tls)
+        _write_yaml(target / "values.yaml", values)
         if not elsewhere and has_job(settings):
             (target / "job").mkdir()
-            job = yaml.safe_dump(_job(settings, registry), sort_keys=False)
-            files.write(target / "job" / "kustomization.yaml", job)
+            _write_yaml(target / "job" / "kustomization.yaml", _job(settings, registry))
     return TARGET
 
 
-def _add_proofs(written: dict[str, Any], target: Path, proofs: Mapping[str, Path]) -> None:
+def _kustomization(parts: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", **parts}
+
+
+def _write_yaml(path: Path, content: dict[str, Any], mode: int = 0o644) -> None:
+    files.write(path, yaml.safe_dump(content, sort_keys=False), mode)
+
+
+def _add_proofs(target: Path, proofs: Mapping[str, Path]) -> list[dict[str, Any]]:
     for ensemble, file in proofs.items():
         (target / PROOFS).mkdir(exist_ok=True)
         shutil.copyfile(file, target / PROOFS / f"{ensemble}.npz")
-    settings = written["configMapGenerator"][0]["literals"]
-    settings.append(
-        f"EXTRA_PIPELINES={' '.join(sorted(proofs.keys() - {pipelines.main().ensemble}))}"
-    )
     named = [f"{PROOFS}/{ensemble}.npz" for ensemble in sorted(proofs)]
-    written["configMapGenerator"] += (
-        [{"name": f"{SERVICE}-proofs", "files": named}] if named else []
-    )
+    return [{"name": f"{SERVICE}-proofs", "files": named}] if named else []
 
 
 def find_live() -> dict[str, int]:
@@ -129,46 +132,32 @@ def has_job(settings: Settings) -> bool:
 
 def _job(settings: Settings, registry: str) -> dict[str, Any]:
     """What fills the claim."""
-    on_gpu = settings.flavour == "gpu"
-    if settings.from_ and not on_gpu:
-        return _job_of_own(settings, registry)
-    images = ("export-gpu", "layout", "server-gpu") if on_gpu else ("export", "layout", "server")
-    built_with = (*BUILT_WITH, "POSTPROCESS") if on_gpu else BUILT_WITH
-    return {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [f"../../../deploy/kubernetes/jobs/{'gpu' if on_gpu else 'cpu'}"],
-        "images": [_image(registry, service) for service in images],
-        "configMapGenerator": [
-            _merge_patch(f"{SERVICE}-build", {n: settings[n] for n in built_with})
-        ],
-    }
-
-
-def _job_of_own(settings: Settings, registry: str) -> dict[str, Any]:
-    """In place of export and engine, the server's image takes the network in and lays it out."""
-    words = {name: settings[name] for name in ("FROM", "LABELS", "NAME", "PICTURES")}
-    steps = "/spec/template/spec/initContainers"
-    take_in = ["python3", "-m", "scripts.commands.take_in"]
-    patch = [
-        {"op": "remove", "path": f"{steps}/1"},
-        {"op": "replace", "path": f"{steps}/1/command", "value": take_in},
-    ]
-    return {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": ["../../../deploy/kubernetes/jobs/cpu"],
-        "images": [_image(registry, service) for service in ("layout", "server")],
-        "configMapGenerator": [
-            _merge_patch(
-                f"{SERVICE}-build",
-                {name: settings[name] for name in BUILT_WITH if name not in ("ARCH", "WEIGHTS")}
-                | {"ARCH": "", "WEIGHTS": "", "OWN": f"{CLAIM}own", "REPOSITORY": ""}
-                | words,
-            )
-        ],
-        "patches": [{"target": {"kind": "Job"}, "patch": yaml.safe_dump(patch, sort_keys=False)}],
-    }
+    kind, images = "cpu", ["export", "layout", "server"]
+    built_with = {name: settings[name] for name in BUILT_WITH}
+    patches = []
+    if settings.flavour == "gpu":
+        kind, images = "gpu", ["export-gpu", "layout", "server-gpu"]
+        built_with["POSTPROCESS"] = settings["POSTPROCESS"]
+    elif settings.from_:
+        # In place of export and engine, the server's image takes the network in and lays it out.
+        images.remove("export")
+        built_with |= {"ARCH": "", "WEIGHTS": "", "OWN": f"{CLAIM}own", "REPOSITORY": ""}
+        built_with |= {name: settings[name] for name in ("FROM", "LABELS", "NAME", "PICTURES")}
+        steps = "/spec/template/spec/initContainers"
+        take_in = ["python3", "-m", "scripts.commands.take_in"]
+        patch = [
+            {"op": "remove", "path": f"{steps}/1"},
+            {"op": "replace", "path": f"{steps}/1/command", "value": take_in},
+        ]
+        patches = [{"target": {"kind": "Job"}, "patch": yaml.safe_dump(patch, sort_keys=False)}]
+    return _kustomization(
+        {
+            "resources": [str(".." / ABOVE / "jobs" / kind)],
+            "images": [_image(registry, service) for service in images],
+            "configMapGenerator": [_merge(f"{SERVICE}-build", built_with)],
+            "patches": patches,
+        }
+    )
 
 
 def _image(registry: str, service: str) -> dict[str, str]:
@@ -189,81 +178,69 @@ def name_image(registry: str) -> str:
     return image["newName"] + exact
 
 
-def _merge_patch(name: str, environment: dict[str, str]) -> dict[str, Any]:
+def _merge(name: str, environment: Mapping[str, str]) -> dict[str, Any]:
     literals = [f"{name}={value}" for name, value in environment.items()]
     return {"name": name, "behavior": "merge", "literals": literals}
 
 
-def _overlay(
-    settings: Settings,
-    registry: str,
-    elsewhere: Place | None,
-    secrets: list[dict[str, Any]],
-    plain: bool,
-) -> dict[str, Any]:
-    on_gpu = settings.flavour == "gpu"
-    role = own.s3_role.value_in(settings)
-    limit = quantity(settings.gpu_memory if on_gpu else memory.limit(settings))
+def _environment(
+    settings: Settings, elsewhere: Place | None, proofs: Mapping[str, Path]
+) -> dict[str, str]:
     environment = {name: settings[name] for name in (*names(DOOR), "CACHE_MB", "BIND")}
     # On a volume that a job fills it is noted in the repository.
     known = elsewhere or settings.flavour == FLAVOUR
-    environment[main_pipeline.VARIABLE] = pipelines.main().ensemble if known else ""
+    main = pipelines.main().ensemble
+    environment[main_pipeline.VARIABLE] = main if known else ""
+    if elsewhere:
+        environment["REPOSITORY"] = _place_copy(elsewhere)
+        if role := own.s3_role.value_in(settings):
+            environment |= {"AWS_ROLE_ARN": role, "AWS_REGION": _require_region()}
+    # On a volume they are noted in the repository.
+    told = find_numbers(proofs) or (find_live() if elsewhere else {})
+    extra = " ".join(sorted(proofs.keys() - {main}))
+    return environment | {"EXTRA_PIPELINES": extra, "LIVE_VERSIONS": list_versions(told)}
+
+
+def _overlay(
+    settings: Settings, elsewhere: Place | None, environment: Mapping[str, str]
+) -> dict[str, Any]:
+    on_gpu, limit = settings.flavour == "gpu", requests(settings)["memory"]
+    shared = quantity(memory.shm_size(settings))
     patches = [
         *_reaching(environment.get(ENDPOINT, ""), with_dns=elsewhere is not None),
-        _replace_patch("Deployment", f"{CONTAINER}/resources/requests/memory", limit),
-        _replace_patch("Deployment", f"{CONTAINER}/resources/limits/memory", limit),
-        _replace_patch(
-            "Deployment",
-            "/spec/template/spec/volumes/2/emptyDir/sizeLimit",
-            quantity(memory.shm_size(settings)),
-        ),
+        _patch("Deployment", f"{CONTAINER}/resources/requests/memory", limit),
+        _patch("Deployment", f"{CONTAINER}/resources/limits/memory", limit),
+        _patch("Deployment", "/spec/template/spec/volumes/2/emptyDir/sizeLimit", shared),
     ]
     if settings.cores and not on_gpu:
         cores = str(settings.cores)
-        patches.append(_replace_patch("Deployment", f"{CONTAINER}/resources/requests/cpu", cores))
+        patches.append(_patch("Deployment", f"{CONTAINER}/resources/requests/cpu", cores))
     if elsewhere:
-        environment["REPOSITORY"] = _place_copy(elsewhere)
-        patches.append(
-            _replace_patch("NetworkPolicy", "/spec/egress/1/ports/0/port", elsewhere.port)
-        )
-        if role:
-            environment |= {"AWS_ROLE_ARN": role, "AWS_REGION": _require_region()}
-    on_s3 = "s3-role" if role else "s3"
+        patches.append(_patch("NetworkPolicy", "/spec/egress/1/ports/0/port", elsewhere.port))
+    on_s3 = "s3-role" if own.s3_role.value_in(settings) else "s3"
     overlay = "gpu" if on_gpu else on_s3 if elsewhere else "cpu"
-    above = Path("../../deploy/kubernetes")
-    return {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [str(above / "overlays" / overlay)],
-        "components": [str(above / "components" / "plain")] if plain else [],
-        "images": [_image(registry, "server-gpu" if on_gpu else "server")],
-        "configMapGenerator": [_merge_patch(f"{SERVICE}-settings", environment)],
-        "secretGenerator": secrets,
-        "patches": patches,
-    }
+    return {"resources": [str(ABOVE / "overlays" / overlay)], "patches": patches}
 
 
 def _make_values(
-    settings: Settings, written: dict[str, Any], elsewhere: Place | None
+    settings: Settings,
+    environment: dict[str, str],
+    image: dict[str, str],
+    elsewhere: Place | None,
+    has_tls: bool,
 ) -> dict[str, Any]:
     """The same for the Helm chart; a test compares what comes of them."""
-    on_gpu = settings.flavour == "gpu"
-    limit = quantity(settings.gpu_memory if on_gpu else memory.limit(settings))
-    literals = (each.partition("=") for each in written["configMapGenerator"][0]["literals"])
-    environment = {name: value for name, _, value in literals}
-    (image,) = written["images"]
+    on_gpu, asked = settings.flavour == "gpu", requests(settings)
+    gpu = {"nvidia.com/gpu": "1"} if on_gpu else {}
     exact = {"digest": image["digest"]} if "digest" in image else {"tag": image["newTag"]}
     collector = environment.get(ENDPOINT, "")
     return {
         "image": {"repository": image["newName"], **exact},
-        "resources": {
-            "requests": requests(settings),
-            "limits": {"memory": limit, **({"nvidia.com/gpu": "1"} if on_gpu else {})},
-        },
+        "resources": {"requests": asked, "limits": {"memory": asked["memory"], **gpu}},
         "sharedMemory": quantity(memory.shm_size(settings)),
         "gpu": on_gpu,
         "settings": environment,
-        "tls": {"enabled": not written["components"]},
+        "tls": {"enabled": has_tls},
         "s3": {
             "repository": environment.get("REPOSITORY", ""),
             "port": elsewhere.port if elsewhere else 443,
@@ -287,14 +264,10 @@ def _reaching(collector: str, with_dns: bool) -> Iterator[dict[str, Any]]:
         ports = [{"port": Collector.parse(collector).port, "protocol": "TCP"}]
         if not with_dns:
             ports += [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
-        yield _make_patch("NetworkPolicy", "add", "/spec/egress/-", {"ports": ports})
+        yield _patch("NetworkPolicy", "/spec/egress/-", {"ports": ports}, "add")
 
 
-def _replace_patch(kind: str, path: str, value: object) -> dict[str, Any]:
-    return _make_patch(kind, "replace", path, value)
-
-
-def _make_patch(kind: str, how: str, path: str, value: object) -> dict[str, Any]:
+def _patch(kind: str, path: str, value: object, how: str = "replace") -> dict[str, Any]:
     patch = yaml.safe_dump([{"op": how, "path": path, "value": value}], sort_keys=False)
     return {"target": {"kind": kind, "name": SERVICE}, "patch": patch}
 
@@ -343,7 +316,9 @@ def _place_copy(elsewhere: Place) -> str:
         raise UserError("nothing is live here", "bring it up there first: make up")
     remote, name = elsewhere.open(), name_contents(live.REPOSITORY)
     copies = remote.place_beside(FOR_PODS)
-    return pod_copies.write(copies, live.REPOSITORY, name, known=remote.archive.prefix)
+    copies.mirror(live.REPOSITORY, to=name, known=remote.archive.prefix)
+    copies.write(name + MARK, b"")
+    return f"{copies.location}/{name}"
 
 
 def name_contents(folder: Path) -> str:
@@ -368,7 +343,11 @@ def _require_region() -> str:
     )
 
 
-def _require_reachable(elsewhere: Place | None) -> Place | None:
+def _find_place(settings: Settings) -> Place | None:
+    """Which pods reach."""
+    elsewhere = place.find(settings)
+    if elsewhere and settings.flavour == "gpu":
+        raise UserError("pods with a GPU read a volume, not S3", "leave REPOSITORY empty")
     if elsewhere and is_loopback(elsewhere.host):
         raise UserError(
             f"pods cannot reach {elsewhere.endpoint}, which is this machine itself",

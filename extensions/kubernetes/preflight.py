@@ -1,12 +1,15 @@
-"""What a namespace must allow, before anything is applied."""
+"""What a namespace must allow, and a cluster have room for, before anything is applied."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 
 from extensions.kubernetes.kubectl import Kubectl, Object, Refused, read_all
 from scripts.base.errors import UserError
+from scripts.stacks.many_servers import Room
 
 # By API group and kind, what is done.
 CHANGED = ("get", "list", "create", "patch", "delete")
@@ -31,6 +34,14 @@ DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 CLAIM = "triton-bundle-models"
 ACCOUNT = "serviceAccountName"
 OF_A_ROLE = {("", "serviceaccounts"): CHANGED}
+
+BINARY, DECIMAL = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), ("k", "M", "G", "T", "P", "E")
+UNITS = {
+    "": Decimal(1),
+    "m": Decimal("0.001"),
+    **{unit: Decimal(1024) ** power for power, unit in enumerate(BINARY, 1)},
+    **{unit: Decimal(1000) ** power for power, unit in enumerate(DECIMAL, 1)},
+}
 
 
 def require_rights(kubectl: Kubectl, with_claim: bool, with_role: bool) -> None:
@@ -134,3 +145,26 @@ def _pods_of(objects: Sequence[Object]) -> Iterator[Object]:
             # Its account comes with it.
             spec = {key: value for key, value in template["spec"].items() if key != ACCOUNT}
             yield {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec}
+
+
+def find_room(kubectl: Kubectl, asked: Mapping[str, str]) -> Room | None:
+    """For pods that ask for so much each; None where nobody may see the nodes."""
+    try:
+        nodes = kubectl.list("nodes")
+    except Refused:
+        return None
+    each = {what: parse_quantity(text) for what, text in {**asked, "pods": "1"}.items()}
+    has = (node["status"]["allocatable"] for node in nodes)
+    return Room(
+        "cluster",
+        [{what: parse_quantity(one.get(what, "")) for what in each} for one in has],
+        each,
+        f"such pods ({', '.join(f'{what} {amount}' for what, amount in asked.items())} each)",
+        "CORES or MEMORY (make cluster-up)",
+    )
+
+
+def parse_quantity(text: str) -> Decimal:
+    """Of what Kubernetes writes: "500m" of a processor, "16Gi". Nothing of what it would refuse."""
+    found = re.fullmatch(r"(\d+(?:\.\d*)?(?:e\d+)?)([A-Za-z]*)", text)
+    return Decimal(found[1]) * UNITS.get(found[2], 0) if found else Decimal(0)

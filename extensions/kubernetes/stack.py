@@ -3,7 +3,6 @@ run on this machine, which has kubectl."""
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import shutil
@@ -22,7 +21,7 @@ import yaml
 
 from bundle_serving.address import Address
 from bundle_serving.process.server_log import first_error
-from extensions.kubernetes import canary, claim, kustomization, pods, preflight, room, where
+from extensions.kubernetes import applied, claim, kustomization, pods, preflight, where
 from extensions.kubernetes import settings as own
 from extensions.kubernetes.kubectl import Kubectl, Object, find_context
 from extensions.kubernetes.pods import CANARY, EVERY, FINGERPRINT, SERVICE
@@ -50,11 +49,6 @@ FOLDER = ROOT / "build" / "cluster"
 DEPLOYED = FOLDER / "objects.json"
 RELAY, RELAY_LOG = FOLDER / "relay.json", FOLDER / "relay.log"
 RELAY_S = 20
-# So long a pod must have been ready before an old one ends for it: nothing is replaced that nobody
-# judges, and after it the next command has gone on or back.
-HELD_S = 30 * 24 * 3600
-# Without an end, which for a Deployment is this.
-NO_DEADLINE = 2**31 - 1
 KEPT = ("PersistentVolumeClaim",)
 
 
@@ -96,12 +90,12 @@ class KubernetesStack(ManyServers):
         self._renew_keys()
 
     def _find_room(self) -> Room | None:
-        return room.find(self._kubectl, kustomization.requests(self._settings))
+        return preflight.find_room(self._kubectl, kustomization.requests(self._settings))
 
     def _require_image(self) -> None:
         """In the cluster, before minutes of building here."""
-        image, before = kustomization.name_image(self._settings.registry), _read_deployed()
-        if not before or claim.read_image(_find_deployment(before)) != image:
+        image = kustomization.name_image(self._settings.registry)
+        if applied.read_image(_read_deployed()) != image:
             claim.require_image(self._kubectl, image, self._settings.start_timeout)
 
     def _renew_keys(self) -> None:
@@ -152,21 +146,21 @@ class KubernetesStack(ManyServers):
             fresh = [task for task in self.find_serving(wanted.fingerprint) if task.id not in came]
             if not fresh:
                 # An old one may end for each that has been judged, and one more comes.
-                self._apply(_hold(objects, surge=1, unavailable=len(came)))
+                self._apply(applied.hold(objects, surge=1, unavailable=len(came)))
                 fresh = [self.wait_for_more(wanted.fingerprint, came)]
             came.add(fresh[0].id)
             yield fresh[0]
 
     def try_out(self, wanted: State, count: int) -> None:
         objects = self._place(self._render(wanted))
-        self._kubectl.apply(canary.make(objects, count))
+        self._kubectl.apply(applied.make_canary(objects, count))
         self.wait_for_more(wanted.fingerprint, set(), count)
 
     def _end_canary(self) -> None:
         """If there is one; its pods end before its name goes."""
         words = ("--ignore-not-found", "--cascade=foreground")
         self._kubectl.run("delete", "deployment", CANARY, *words)
-        self._kubectl.run("delete", "networkpolicy", CANARY, canary.ASKED, "--ignore-not-found")
+        self._kubectl.run("delete", "networkpolicy", CANARY, applied.ASKED, "--ignore-not-found")
 
     def go_back(self, known: State, out_first: bool = False) -> None:
         objects = _require_deployed(known)
@@ -176,7 +170,7 @@ class KubernetesStack(ManyServers):
             task.fingerprint == known.fingerprint for task in self.servers() if task.runs
         )
         if out_first and others and some_stay:
-            self._apply(_set_strategy(objects, surge=1, unavailable=len(others)))
+            self._apply(applied.set_strategy(objects, surge=1, unavailable=len(others)))
             self.wait_until_settled(known.fingerprint)
         self._apply(objects)
         self.wait_until_settled(known.fingerprint)
@@ -184,7 +178,7 @@ class KubernetesStack(ManyServers):
 
     def scale(self, known: State, replicas: int) -> None:
         self._require_room(replicas)
-        objects = _scale(_require_deployed(known), replicas)
+        objects = applied.scale(_require_deployed(known), replicas)
         self._apply(objects)
         self._set_number(replicas)
         self.wait_until_settled(known.fingerprint)
@@ -206,27 +200,21 @@ class KubernetesStack(ManyServers):
                 "kubectl 1.27 or later can",
             )
         objects: list[Object] = list(yaml.safe_load_all(rendered.stdout))
-        deployment = _find_deployment(objects)
-        annotations = deployment["spec"]["template"]["metadata"].setdefault("annotations", {})
-        annotations[FINGERPRINT] = wanted.fingerprint
+        applied.mark(objects, wanted.fingerprint)
         if self._elsewhere is None:
-            claim.mount(deployment, kustomization.name_contents(live.REPOSITORY))
+            applied.mount(objects, kustomization.name_contents(live.REPOSITORY))
         if self._settings.replicas:
-            objects = _scale(objects, self._settings.replicas)
+            objects = applied.scale(objects, self._settings.replicas)
         return objects
 
     def _place(self, objects: list[Object]) -> list[Object]:
         """What they need is in the cluster, before anything is replaced."""
-        deployment, before = _find_deployment(objects), _read_deployed()
-        image, limit = claim.read_image(deployment), self._settings.start_timeout
-        earlier = _find_deployment(before) if before else None
         if self._elsewhere is not None:
-            if not earlier or claim.read_image(earlier) != image:
-                claim.require_image(self._kubectl, image, limit)
-        elif (name := claim.read_mounted(deployment)) != self._placed:
+            self._require_image()
+        elif (name := applied.read_mounted(objects)) != self._placed:
             self._kubectl.apply([each for each in objects if each["kind"] in KEPT])
-            others = [claim.read_mounted(earlier)] if earlier else []
-            claim.put(self._kubectl, image, name, others, limit)
+            image, other = applied.read_image(objects), applied.read_mounted(_read_deployed())
+            claim.put(self._kubectl, image, name, other, self._settings.start_timeout)
             self._placed = name
         return objects
 
@@ -269,7 +257,7 @@ class KubernetesStack(ManyServers):
         deployment = self._kubectl.get("deployment", SERVICE)
         wanted = deployment["spec"]["replicas"]
         new = len(self.find_serving(fingerprint))
-        settled = _is_settled(deployment, fingerprint) and new == wanted
+        settled = applied.is_settled(deployment, fingerprint) and new == wanted
         if not settled:
             self.require_hope(fingerprint)
         return Progress(new, wanted, settled)
@@ -409,45 +397,6 @@ class KubernetesStack(ManyServers):
         RELAY.unlink(missing_ok=True)
 
 
-def _find_deployment(objects: list[Object]) -> Object:
-    (found,) = (each for each in objects if each["kind"] == "Deployment")
-    return found
-
-
-def _set_strategy(objects: list[Object], surge: int, unavailable: int, **more: int) -> list[Object]:
-    changed = copy.deepcopy(objects)
-    rolling = {"maxSurge": surge, "maxUnavailable": unavailable}
-    _find_deployment(changed)["spec"] |= {"strategy": {"rollingUpdate": rolling}, **more}
-    return changed
-
-
-def _hold(objects: list[Object], surge: int, unavailable: int) -> list[Object]:
-    """New pods answer, and never count as available: old ones end only as `unavailable` says."""
-    held = {"minReadySeconds": HELD_S, "progressDeadlineSeconds": NO_DEADLINE}
-    return _set_strategy(objects, surge, unavailable, **held)
-
-
-def _scale(objects: list[Object], replicas: int) -> list[Object]:
-    """The autoscaler must not know better. Where there are no pods, it waits until there are."""
-    changed, least = copy.deepcopy(objects), max(1, replicas)
-    for each in changed:
-        if each["kind"] == "HorizontalPodAutoscaler":
-            each["spec"] |= {"minReplicas": least, "maxReplicas": least}
-    return changed
-
-
-def _is_settled(deployment: Object, fingerprint: str) -> bool:
-    status, wanted = deployment.get("status", {}), deployment["spec"]["replicas"]
-    return (
-        _read_fingerprint(deployment) == fingerprint
-        and status.get("observedGeneration", 0) >= deployment["metadata"]["generation"]
-        and all(
-            status.get(name, 0) == wanted
-            for name in ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
-        )
-    )
-
-
 def _read_deployed() -> list[Object]:
     with suppress(OSError):
         found: list[Object] = json.loads(DEPLOYED.read_text())
@@ -457,11 +406,6 @@ def _read_deployed() -> list[Object]:
 
 def _require_deployed(known: State) -> list[Object]:
     found = _read_deployed()
-    if found and _read_fingerprint(_find_deployment(found)) == known.fingerprint:
+    if found and applied.read_fingerprint(applied.find_deployment(found)) == known.fingerprint:
         return found
     raise UserError(f"{DEPLOYED.relative_to(ROOT)} does not say what ran before", "make cluster-up")
-
-
-def _read_fingerprint(deployment: Object) -> str:
-    annotations = deployment["spec"]["template"]["metadata"].get("annotations", {})
-    return str(annotations.get(FINGERPRINT, ""))

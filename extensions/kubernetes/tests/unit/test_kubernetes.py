@@ -19,9 +19,8 @@ import yaml
 
 from bundle_client import __version__
 from bundle_door.access import key_file
-from extensions.kubernetes import canary, kustomization
-from extensions.kubernetes.kustomization import BUILT_WITH, SOURCE, quantity
-from extensions.kubernetes.pod_copies import MARK
+from extensions.kubernetes import applied, kustomization
+from extensions.kubernetes.kustomization import BUILT_WITH, MARK, SOURCE, quantity
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
@@ -395,7 +394,7 @@ def test_what_was_pushed_from_here_is_named_exactly(
 def test_a_canarys_pods_are_asked_by_the_others_alone(target: Path, tmp_path: Path) -> None:
     kustomization.write(Settings.load({}, tmp_path / ".env"), REGISTRY)
     objects = built(target)
-    made = canary.make(objects, 2)
+    made = applied.make_canary(objects, 2)
     for each in made:
         kubernetes_validate.validate(each, "{}.{}".format(*NEWEST[-1]), strict=True)
     deployment, live = one(made, "Deployment")["spec"], one(objects, "Deployment")["spec"]

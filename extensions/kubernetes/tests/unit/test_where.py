@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from extensions.kubernetes import flavour, room, where
+from extensions.kubernetes import flavour, preflight, where
 from extensions.kubernetes import settings as own
 from extensions.kubernetes.kubectl import Kubectl
 from scripts.base.errors import UserError
@@ -88,12 +88,12 @@ def test_how_many_pods_nodes_have_room_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kubectl = answering(tmp_path, monkeypatch, make_nodes(*nodes))
-    found = room.find(kubectl, ASKED)
+    found = preflight.find_room(kubectl, ASKED)
     assert found and found.count() == room_for
 
 
 def test_quantities_as_kubernetes_writes_them() -> None:
-    read = room.parse_quantity
+    read = preflight.parse_quantity
     assert [read(text) for text in ("500m", "1.5", "2k", "1e3", "1Ki", "5.5Gi")] == [
         *(Decimal("0.5"), Decimal("1.5"), 2000, 1000, 1024),
         Decimal("5.5") * 1024**3,
@@ -122,7 +122,7 @@ def test_more_pods_than_there_is_room_for_are_refused(
     kubectl = answering(tmp_path, monkeypatch, make_nodes(("4", "16Gi"), ("4", "16Gi")))
 
     def require(replicas: int, most: int | None) -> None:
-        require_room(replicas, most, lambda: room.find(kubectl, ASKED))
+        require_room(replicas, most, lambda: preflight.find_room(kubectl, ASKED))
 
     require(4, None)
     with pytest.raises(UserError) as refused:
