@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scripts.base.errors import UserError
+from scripts.evaluation.figures import Interval, Measured
 from scripts.evaluation.labelled import Item, require_known
-from scripts.evaluation.measured import Interval, Measured
 from scripts.recipes.pictures import UNTRAINED
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from scripts.base.errors import UserError
+from scripts.evaluation.figures import Interval, Measured
 from scripts.evaluation.labelled import Item
-from scripts.evaluation.measured import Interval, Measured
 
 if TYPE_CHECKING:
     from bundle_client import Client

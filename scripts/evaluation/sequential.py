@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CERTAINTY = 0.99
+ENOUGH = -log(1 - CERTAINTY)  # the logarithm of what a bet must have won
 MOST_NEEDED = 10_000_000
 # How much of what it has each bet stakes: small ones win slowly against what is nearly true.
 STAKES = np.geomspace(0.03, 0.9, 9)
@@ -42,31 +43,31 @@ def win_against(mean: float, counts: Counts) -> float:
     return float(most + np.log(np.exp(logs - most).mean()))
 
 
-def find_upper_bound(counts: Counts, certainty: float = CERTAINTY) -> float:
+def find_upper_bound(counts: Counts) -> float:
     """The mean is at most this."""
-    wanted, low, high = -log(1 - certainty), 0.0, 1.0
+    low, high = 0.0, 1.0
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        low, high = (low, middle) if win_against(middle, counts) >= wanted else (middle, high)
+        low, high = (low, middle) if win_against(middle, counts) >= ENOUGH else (middle, high)
     return high
 
 
-def find_lower_bound(counts: Counts, certainty: float = CERTAINTY) -> float:
-    return 1 - find_upper_bound(_turn(counts), certainty)
+def find_lower_bound(counts: Counts) -> float:
+    return 1 - find_upper_bound(_turn(counts))
 
 
 def _turn(counts: Counts) -> dict[float, float]:
     return {1 - value: count for value, count in counts.items()}
 
 
-def count_needed(mean: float, counts: Counts, certainty: float = CERTAINTY) -> int | None:
+def count_needed(mean: float, counts: Counts) -> int | None:
     """About how many answers like these tell on which side of this the mean is; None: too many."""
     total = sum(counts.values())
 
     def is_told(times: float) -> bool:
         more = {value: times * count for value, count in counts.items()}
         turned = win_against(1 - mean, _turn(more))
-        return max(win_against(mean, more), turned) >= -log(1 - certainty)
+        return max(win_against(mean, more), turned) >= ENOUGH
 
     most = MOST_NEEDED / max(total, 1)
     if not total or not is_told(most):
@@ -111,10 +112,10 @@ class Drop:
 
     def judge(self, most: float) -> str:
         """`worse`: by more than this. `fine`: not by so much. Else `undecided`."""
-        wanted, middle = -log(1 - CERTAINTY), (most + 1) / 2
-        if win_against(middle, self._counts) >= wanted:
+        middle = (most + 1) / 2
+        if win_against(middle, self._counts) >= ENOUGH:
             return "fine"
-        is_worse = win_against(1 - middle, _turn(self._counts)) >= wanted
+        is_worse = win_against(1 - middle, _turn(self._counts)) >= ENOUGH
         return "worse" if is_worse else "undecided"
 
     def count_needed(self, most: float) -> int | None:
@@ -136,14 +137,14 @@ def find_quantile_bounds(
     """Between which the quantile lies, each end with this certainty; infinite where so few values
     say nothing of it."""
     ordered = np.sort(np.asarray(values, float))
-    count, wanted = len(ordered), -log(1 - CERTAINTY)
+    count = len(ordered)
 
     def wins_below(above: int) -> bool:
         """That fewer than 1 - share lie above, where so many do."""
-        return win_against(1 - share, count_share(above, count)) >= wanted
+        return win_against(1 - share, count_share(above, count)) >= ENOUGH
 
     def wins_above(above: int) -> bool:
-        return win_against(share, count_share(count - above, count)) >= wanted
+        return win_against(share, count_share(count - above, count)) >= ENOUGH
 
     few = _find_first(lambda above: not wins_below(above), count) - 1
     many = _find_first(wins_above, count)

@@ -21,8 +21,8 @@ from scripts.artefacts.manifest import ExportSpec
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
+from scripts.evaluation.figures import Apart
 from scripts.evaluation.labelled import Item, Labelled
-from scripts.evaluation.measured import Apart
 from scripts.recipes import configs, folders
 from scripts.recipes.asking import Asked
 from scripts.recipes.asking import Server as Server

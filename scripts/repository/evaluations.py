@@ -65,7 +65,7 @@ def describe(found: dict[str, Any]) -> str:
     """Of a version's record."""
     when = datetime.fromisoformat(found["when"]).astimezone().strftime("%Y-%m-%d %H:%M")
     if name := found.get("figure"):  # of a kind whose answers are no classes
-        from scripts.evaluation.measured import Interval  # which loads numpy
+        from scripts.evaluation.figures import Interval  # which loads numpy
 
         figure = Interval(found["value"], found["low"], found["high"])
         return f"{name} {figure} on {found['of']:,} of {found['data']}, {when}"

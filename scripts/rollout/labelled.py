@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from bundle_serving.address import Address
 from scripts.base import console
 from scripts.base.errors import UserError
+from scripts.evaluation.figures import Apart, Interval, Measured
 from scripts.evaluation.labelled import Item
-from scripts.evaluation.measured import Apart, Interval, Measured
 from scripts.evaluation.paired import list_losses
 from scripts.evaluation.sequential import CERTAINTY, Drop
 from scripts.evaluation.share import Share

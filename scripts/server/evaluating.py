@@ -20,9 +20,8 @@ from bundle_serving.address import Address
 from scripts.artefacts.exporting import as_words
 from scripts.base import console, files
 from scripts.base.errors import UserError
-from scripts.evaluation.figures import TOP, Figures, compute_figures
+from scripts.evaluation.figures import TOP, Apart, Figures, Measured, compute_figures
 from scripts.evaluation.labelled import Item, find_folder, match_classes
-from scripts.evaluation.measured import Apart, Measured
 from scripts.evaluation.scores import Answers
 from scripts.evaluation.share import Share
 from scripts.recipes.asking import Asked

@@ -21,8 +21,7 @@ from typing import Any
 from scripts.base import console, files, lock, tables
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.evaluation.figures import Figures, as_dict
-from scripts.evaluation.measured import Apart
+from scripts.evaluation.figures import Apart, Figures, as_dict
 from scripts.measuring.report import evaluation
 from scripts.recipes import pipelines
 from scripts.repository import evaluations

@@ -14,9 +14,8 @@ from typing import Any
 
 from PIL import Image, ImageOps
 
-from scripts.evaluation.figures import TOP, Figures, as_dict
+from scripts.evaluation.figures import TOP, Figures, Measured, as_dict
 from scripts.evaluation.labelled import Item
-from scripts.evaluation.measured import Measured
 from scripts.evaluation.scores import Answers, OfClass
 from scripts.evaluation.share import Share
 from scripts.measuring.report import plots

@@ -13,7 +13,7 @@ from PIL import Image
 
 from bundle_client.sources import PICTURES
 from scripts.base.errors import UserError
-from scripts.evaluation.figures import compute_figures
+from scripts.evaluation.figures import Interval, Measured, compute_figures
 from scripts.evaluation.labelled import (
     Item,
     Labelled,
@@ -22,7 +22,6 @@ from scripts.evaluation.labelled import (
     read_rows,
     read_texts,
 )
-from scripts.evaluation.measured import Interval, Measured
 from scripts.evaluation.paired import Paired, list_losses
 from scripts.evaluation.scores import (
     Answers,
