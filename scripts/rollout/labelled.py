@@ -15,11 +15,9 @@ from bundle_serving.address import Address
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.evaluation.figures import Apart, Interval, Measured
-from scripts.evaluation.labelled import Item
 from scripts.evaluation.paired import list_losses
 from scripts.evaluation.sequential import CERTAINTY, Drop
 from scripts.evaluation.share import Share
-from scripts.recipes.asking import Asked
 from scripts.repository import evaluations
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
@@ -59,11 +57,12 @@ class Contest(ABC):
     @abstractmethod
     def judge(
         self, live: Iterable[One[Any]], candidate: Iterator[One[Any]], most_drop: float
-    ) -> tuple[Verdict, Any]:
+    ) -> tuple[Verdict, Share | Measured]:
         """And how right the candidate was. `most_drop` in points."""
 
-    @abstractmethod
-    def note(self, new: Version, right: Any, shared: Shared) -> None: ...
+    def note(self, new: Version, right: Share | Measured, shared: Shared) -> None:
+        evaluations.remember(new.pipeline, self.path)
+        evaluating.note(new, shared, self.path, right, "rollout")
 
 
 @dataclass(frozen=True)
@@ -112,10 +111,6 @@ class ContestOfClasses(Contest):
             where += f", of which {unread:,} could not be read"
         return judge_drop(drop, where, most_drop, losses), Share(int(new.sum()), second.read)
 
-    def note(self, new: Version, right: Share, shared: Shared) -> None:
-        evaluations.remember(new.pipeline, self.path)
-        evaluating.note(new, shared, self.path, right, "rollout")
-
 
 @dataclass(frozen=True)
 class ContestOfFigures(Contest):
@@ -138,10 +133,7 @@ class ContestOfFigures(Contest):
 
     def ask(self, version: Version, model: str, only: Address | None = None) -> Generator[One[Any]]:
         data = self.known[version.number]
-
-        def ask_one(asked: Asked, item: Item) -> Any:
-            return data.ask(asked.client, asked.model, item)
-
+        ask_one = evaluating.by_client(data)
         return evaluating.ask_each(self.server, model, data.items, ask_one, only)
 
     def judge(
@@ -173,10 +165,6 @@ class ContestOfFigures(Contest):
         }
         found = new.measure([other[0] for _, other in pairs], refused)
         return judge_change(next(iter(found.figures)), change, where, most_drop), found
-
-    def note(self, new: Version, right: Measured, shared: Shared) -> None:
-        evaluations.remember(new.pipeline, self.path)
-        evaluating.note_measured(new, shared, self.path, right, "rollout")
 
 
 @dataclass

@@ -180,13 +180,13 @@ def describe_confidence(answers: Answers) -> dict[str, Any]:
     return describe(np.ones(len(answers), bool)) | {"classes": classes}
 
 
+def by_client(data: Apart) -> Ask[Any]:
+    return lambda asked, item: data.ask(asked.client, asked.model, item)
+
+
 def measure_apart(server: State, version: Version, data: Apart) -> Measured:
     """Of a kind that has figures of its own."""
-
-    def ask_one(asked: Asked, item: Item) -> Any:
-        return data.ask(asked.client, asked.model, item)
-
-    found = run(server, version, data.items, ask_one)
+    found = run(server, version, data.items, by_client(data))
     if not found.is_read.any():
         why = next(iter(found.refused.values()))
         raise UserError(f"nothing can be read ({why})", "name other data: EVAL=")
@@ -221,25 +221,18 @@ def ask_original(
             return str(found["what"]), found["first"]
 
 
-def note(version: Version, shared: Shared, data: Path, right: Share, how: str) -> None:
-    said = f"{right} right, {right.count:,} of {right.of:,} in {data.name}"
-    _note(version, shared, data, {"right": right.count, "of": right.of}, said, how)
-
-
-def note_measured(version: Version, shared: Shared, data: Path, found: Measured, how: str) -> None:
-    """The figure that counts first."""
-    name, first = next(iter(found.figures.items()))
-    kept = {"figure": name, **asdict(first), "of": found.items}
-    said = f"{name} {first}, on {found.items:,} of {data.name}"
-    _note(version, shared, data, kept, said, how)
-
-
-def _note(
-    version: Version, shared: Shared, data: Path, found: dict[str, Any], said: str, how: str
-) -> None:
-    """In its record, and in the history, unless that says so already."""
+def note(version: Version, shared: Shared, data: Path, found: Share | Measured, how: str) -> None:
+    """In its record, and in the history, unless that says so already: how often it was right, or
+    the figure that counts first."""
+    if isinstance(found, Share):
+        kept: dict[str, Any] = {"right": found.count, "of": found.of}
+        said = f"{found} right, {found.count:,} of {found.of:,} in {data.name}"
+    else:
+        name, first = next(iter(found.figures.items()))
+        kept = {"figure": name, **asdict(first), "of": found.items}
+        said = f"{name} {first}, on {found.items:,} of {data.name}"
     when = datetime.now(UTC).isoformat(timespec="seconds")
-    archive.note_evaluation(version, {"when": when, "data": data.name, **found})
+    archive.note_evaluation(version, {"when": when, "data": data.name, **kept})
     shared.push_version(version)
     events = history.read(version.pipeline)
     before = [each for each in events if each.what == history.EVALUATED]

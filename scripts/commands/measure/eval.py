@@ -100,7 +100,7 @@ def evaluate_apart(server: State, version: Version, path: Path, data: Apart) -> 
             evaluation.write_measured(draft, about, found)
         evaluations.remember(version.pipeline, path)
         shared = Shared(server.settings_at_start, version.pipeline)
-        evaluating.note_measured(version, shared, path, found, "eval")
+        evaluating.note(version, shared, path, found, "eval")
     name, first = next(iter(found.figures.items()))
     console.say(f"{name} {first.value:.1%} · {version.describe()}, on {found.items:,}")
     figures = [(name, str(each)) for name, each in found.figures.items()]

@@ -17,45 +17,41 @@ from scripts.stacks import admin_key
 SECONDS = 10
 
 
-def get(address: Address, path: str = "") -> Any:
-    """GET /v2/path."""
-    return _ask(address, urllib.request.Request(_url(address, path)), SECONDS)
-
-
 class Missing(UserError):
     """What was asked for is not there."""
 
 
+def get(address: Address, path: str = "") -> Any:
+    """GET /v2/path."""
+    return _ask(address, path)
+
+
 def fetch(address: Address, path: str) -> bytes:
     """GET /v2/path, of what is no JSON."""
-    request = urllib.request.Request(_url(address, path))
-    return bytes(_ask(address, request, SECONDS, bytes))
+    return bytes(_ask(address, path, read=bytes))
 
 
 def delete(address: Address, path: str) -> Any:
     """DELETE /v2/path."""
-    return _ask(address, urllib.request.Request(_url(address, path), method="DELETE"), SECONDS)
+    return _ask(address, path, "DELETE")
 
 
 def post(address: Address, path: str, body: Any = None, timeout: float = SECONDS) -> Any:
     """POST /v2/path with a JSON body; None if the answer is empty."""
-    data = json.dumps(body).encode() if body is not None else b""
-    request = urllib.request.Request(_url(address, path), data, method="POST")
-    return _ask(address, request, timeout)
-
-
-def _url(address: Address, path: str) -> str:
-    return f"{address.url}/v2{path}"
+    return _ask(address, path, "POST", b"" if body is None else json.dumps(body).encode(), timeout)
 
 
 def _ask(
     address: Address,
-    request: urllib.request.Request,
-    timeout: float,
+    path: str,
+    method: str = "GET",
+    data: bytes | None = None,
+    timeout: float = SECONDS,
     read: Callable[[bytes], Any] = json.loads,
 ) -> Any:
+    key = {HEADER: admin_key.load()}
+    request = urllib.request.Request(f"{address.url}/v2{path}", data, key, method=method)
     where = f"{request.host} does not answer {request.selector}"
-    request.add_header(HEADER, admin_key.load())
     try:
         with address.open(request, timeout) as answer:
             return read(answer.read() or b"null")
