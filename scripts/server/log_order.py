@@ -11,7 +11,7 @@ from operator import attrgetter
 
 from scripts.base.text import printable
 
-# bundle_serving.process.log_lines
+# bundle_serving.process.server_log
 OURS = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z (\w+): (.*)")
 AS_JSON = re.compile(r'\{"time":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z","source":"(\w+)",.*')
 # I1120 12:27:37.262297 107 server.cc:674] "…", without a year and in UTC

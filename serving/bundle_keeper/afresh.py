@@ -21,8 +21,8 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-from bundle_serving.process.log_lines import log
 from bundle_serving.process.processes import Process, began, children_of, look_at
+from bundle_serving.process.server_log import log
 
 MODULE = "bundle_keeper.afresh"
 START_FAILED, GIVEN_UP = 3, 4

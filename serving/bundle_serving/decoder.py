@@ -17,7 +17,7 @@ from bundle_serving.pictures import (
     check_together,
     to_pixels_and_size,
 )
-from bundle_serving.process.turns import Later, Turns
+from bundle_serving.process.cores import Later, Turns
 from bundle_serving.repeated import Batch, Repeated
 
 # Of each picture, as a batch of one.

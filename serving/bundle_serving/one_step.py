@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bundle_serving.decoder import Decoder, gather
+from bundle_serving.process.cores import Later
 from bundle_serving.process.faults import forget_frames
-from bundle_serving.process.turns import Later
 from bundle_serving.scores import Reading
 
 # Of one request: its rows, or why it has none.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image, TiffImagePlugin, UnidentifiedImageError
 
 from bundle_serving import own_steps, work
-from bundle_serving.process.turns import Later
+from bundle_serving.process.cores import Later
 
 # What people photograph, scan and download; the bytes come from strangers. So out stay formats
 # that Pillow hands to other programs (EPS) or decodes in Python (PPM: 20 s for a file of 30 MB),

@@ -17,10 +17,9 @@ import numpy as np
 # The stub process puts this module into sys.modules; it exists nowhere else.
 import triton_python_backend_utils as pb
 
-from bundle_serving.process.cores import UNSEEN, VARIABLE, Cores, give_way
+from bundle_serving.process.cores import UNSEEN, VARIABLE, Cores, Later, give_way
 from bundle_serving.process.faults import forget_frames
-from bundle_serving.process.log_lines import log
-from bundle_serving.process.turns import Later
+from bundle_serving.process.server_log import log
 from bundle_serving.repeated import may_be_repeated
 from bundle_serving.step_reports import PartReports
 

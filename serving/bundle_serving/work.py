@@ -17,7 +17,7 @@ from contextlib import contextmanager
 PICTURES = 8
 PROGRESSIVE = 2
 DECODED_WHOLE = 6
-# Said of a picture that waits for its turn (turns.py). The door and Envoy know it by these words.
+# Said of a picture that waits for its turn (cores.py). The door and Envoy know it by these words.
 LATER = "other large pictures are being decoded; try again in a second"
 
 # Of all texts together. Each counts with as many tokens as the longest, to which it is padded.

@@ -13,7 +13,7 @@ from pytriton.exceptions import PyTritonBadParameterError, PyTritonUnrecoverable
 from pytriton.proxy.types import Request
 
 from bundle_serving.own_steps import one_line, packages_beside, use_packages
-from bundle_serving.process.log_lines import log_traceback
+from bundle_serving.process.server_log import log_traceback
 from bundle_serving.step_reports import reported
 from bundle_serving.triton import failure, parameter, version_folder
 

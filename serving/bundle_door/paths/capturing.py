@@ -25,7 +25,7 @@ from bundle_door.watching.captures import Captures, Record
 from bundle_door.watching.steps import TIMINGS
 from bundle_door.wire.inference import HEADER_LENGTH, header_length
 from bundle_door.wire.over_http import translate_answer, translate_question
-from bundle_serving.process.log_lines import log
+from bundle_serving.process.server_log import log
 from bundle_serving.protocol.gists import read_labels
 
 KEPT, LEFT_OUT, FAILED, MADE_ROOM = "kept", "left out", "failed", "made room"

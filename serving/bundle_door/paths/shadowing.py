@@ -16,7 +16,7 @@ from bundle_door.served import Candidate
 from bundle_door.triton import OF_AN_UNKNOWN_MODEL
 from bundle_door.watching.shadows import DIFFERS, FAILED, LEFT_OUT, SAME, Compared
 from bundle_door.wire.over_http import translate_answer
-from bundle_serving.process.log_lines import log, log_traceback
+from bundle_serving.process.server_log import log, log_traceback
 from bundle_serving.protocol.gists import read_gist
 
 # A copy waits so long for a moment at which no request waits for a processor. One at a time is

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from bundle_door.watching.measures import Counter, Family, Labels, sample
-from bundle_serving.process.log_lines import log
+from bundle_serving.process.server_log import log
 
 NAME = "references.json"
 LABELS = "labels.txt"

@@ -20,7 +20,7 @@ import msgspec
 from bundle_door.front.envoy_lines import Line
 from bundle_door.requests import SANE_ID, Note, trace_id
 from bundle_door.settings import JSON
-from bundle_serving.process.log_lines import escape_text, stamp
+from bundle_serving.process.server_log import escape_text, stamp
 
 # What stands in a line of text as it is; all else in quotes.
 PLAIN = re.compile(r'[^\s"\\=]+')

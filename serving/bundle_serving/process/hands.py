@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from bundle_serving.process.log_lines import log
+from bundle_serving.process.server_log import log
 
 LOOK_S = 0.2
 # That a command waits for the keeper, and the keeper for commands: one that is stopped must not

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bundle_serving.process import log_lines
+from bundle_serving.process import server_log
 
 READINESS, STATE, METRICS = "readiness.json", "keeper.json", "keeper.prom"
 COMING = "coming.json"
@@ -191,4 +191,4 @@ def forget(folder: Path) -> None:
 
 
 def log(text: str) -> None:
-    log_lines.log("keeper", text)
+    server_log.log("keeper", text)

@@ -19,9 +19,10 @@ import os
 import shutil
 import sys
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
 
-from bundle_serving.process import cores, s3, sockets, traces
+from bundle_serving.process import cores, sockets, traces
 from bundle_serving.process.main_pipeline import DEFAULT, find_main
 
 NGC = Path("/opt/tritonserver")
@@ -38,7 +39,6 @@ STOP_S = EXIT_TIMEOUT_S + DOOR_EXIT_S + 5
 # threads for each: by its default, 32, ten pipelines had 1,400 of them, and at a container's limit
 # of threads a load never ends.
 ASKED_AT_ONCE = 8
-
 
 STUB = "triton_python_backend_stub"
 
@@ -57,6 +57,13 @@ REUSED = {
     "MALLOC_MMAP_THRESHOLD_": str(4 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(4 << 20),
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
+# In a file of AWS's tools -> in the environment.
+S3_KEYS = {
+    "aws_access_key_id": "AWS_ACCESS_KEY_ID",
+    "aws_secret_access_key": "AWS_SECRET_ACCESS_KEY",
+    "aws_session_token": "AWS_SESSION_TOKEN",
+    "region": "AWS_DEFAULT_REGION",
 }
 START_STUB = """#!/bin/sh
 export {settings}
@@ -160,9 +167,19 @@ def _for_s3(environment: dict[str, str], file: Path | None, run_dir: Path) -> di
     if file is None:
         return environment
     try:
-        return s3.with_keys(environment, file)
+        return with_s3_keys(environment, file)
     except (OSError, KeyError, configparser.Error) as fault:
         raise StartError(f"cannot read the S3 credentials from {file}: {fault}") from None
+
+
+def with_s3_keys(environment: Mapping[str, str], file: Path) -> dict[str, str]:
+    """With this file's keys instead of any others: in the environment, where no listing of
+    containers or process arguments shows them."""
+    parsed = configparser.ConfigParser(interpolation=None)
+    parsed.read_string(file.read_text())
+    keys = {S3_KEYS[name]: value for name, value in parsed["default"].items() if name in S3_KEYS}
+    others = {name: value for name, value in environment.items() if not name.startswith("AWS_")}
+    return others | keys | {"AWS_EC2_METADATA_DISABLED": "true"}
 
 
 def on_sockets(folder: Path, http: bool) -> list[str]:
@@ -182,12 +199,10 @@ def on_sockets(folder: Path, http: bool) -> list[str]:
 
 def rate_limited(repository: str) -> list[str]:
     """Triton ignores rate limiters unless it is told so at its start. On S3 none is looked for."""
-    configs = Path(repository).rglob("*.pbtxt")
-    return ["--rate-limit=execution_count"] if any(map(_names_limiter, configs)) else []
-
-
-def _names_limiter(config: Path) -> bool:
-    return "rate_limiter" in config.read_text(errors="replace")
+    configs = (each.read_text(errors="replace") for each in Path(repository).rglob("*.pbtxt"))
+    return (
+        ["--rate-limit=execution_count"] if any("rate_limiter" in each for each in configs) else []
+    )
 
 
 def main(argv: list[str] | None = None) -> int:

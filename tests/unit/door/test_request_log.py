@@ -14,7 +14,7 @@ from bundle_door.requests import Note, note_of, sane_id, trace_id
 from bundle_door.settings import JSON, TEXT
 from bundle_door.watching.request_log import RequestLog
 from bundle_serving import own_requests
-from bundle_serving.process.log_lines import log, log_traceback, stamp
+from bundle_serving.process.server_log import log, log_traceback, stamp
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 NOTE = Note(

@@ -11,8 +11,7 @@ import pytest
 from benchmark.torture.odd_pictures import flat_png
 from bundle_serving.decoder import Decoder, Pending, gather
 from bundle_serving.pictures import Transform
-from bundle_serving.process.cores import VARIABLE
-from bundle_serving.process.turns import MAKE_WAY, Later, Turns
+from bundle_serving.process.cores import MAKE_WAY, VARIABLE, Later, Turns
 from tests.project import picture
 
 HOW = Transform(resize=32, crop=32, max_megapixels=0.25)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from bundle_serving.process import s3
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.process.start_server import with_s3_keys
 from extensions.s3 import check, credentials, upload_order
 from extensions.s3.credentials import Keys
 from extensions.s3.diagnosis import explain_faults
@@ -260,7 +260,7 @@ def test_the_servers_key_comes_from_its_file_alone(key: None, tmp_path: Path) ->
     found = credentials.of_server(settings_with(S3_SERVER_CREDENTIALS=str(file)), operator)
     assert (found.key, found.secret, found.region) == ("READER", "100%secret", "eu-west-1")
     assert credentials.of_server(settings_with(), operator) == operator
-    environment = s3.with_keys({"AWS_PROFILE": "mine", "PATH": "/bin"}, file)
+    environment = with_s3_keys({"AWS_PROFILE": "mine", "PATH": "/bin"}, file)
     assert environment["AWS_SECRET_ACCESS_KEY"] == "100%secret"
     assert environment["AWS_SESSION_TOKEN"] == "token" and environment["PATH"] == "/bin"
     assert "AWS_PROFILE" not in environment
