@@ -1,6 +1,6 @@
 """What each of several servers must answer before it is asked by anyone: a few requests with
 known answers, and what the version answered where they were compared with PyTorch's. A server asks
-itself (bundle_serving/protocol/proof.py)."""
+itself (bundle_serving/protocol/golden.py)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def list_versions(numbers: Mapping[str, int]) -> str:
 def write(version: Version, answers: Sequence[Answer]) -> None:
     """The smallest requests, as many as go in. What a borrowed network answered is proved in its
     own pipeline."""
-    from bundle_serving.protocol import proof  # which loads numpy, as gate does
+    from bundle_serving.protocol import golden  # which loads numpy, as gate does
     from scripts.steps import gate
 
     recipe = version.pipeline.recipe
@@ -48,7 +48,7 @@ def write(version: Version, answers: Sequence[Answer]) -> None:
     bound = gate.for_the_ensemble(bound, len(own))
     with files.whole_file(path(version.pipeline.ensemble, version.number)) as draft:
         while True:
-            proof.save(draft, [one for one, _ in own], [other for _, other in own], bound)
+            golden.save_proof(draft, [one for one, _ in own], [other for _, other in own], bound)
             if draft.stat().st_size <= MOST_BYTES:
                 return
             own = own[: len(own) * 3 // 4]

@@ -4,7 +4,7 @@
 
 Triton's own readiness stays green over a dead python stub, so nothing less than an answer counts.
 With proofs, a container's server is healthy only once all of its pipelines have answered the
-requests in them as they must (proof.py); one that answers them otherwise is ended.
+requests in them as they must (golden.py); one that answers them otherwise is ended.
 """
 
 from __future__ import annotations
@@ -133,12 +133,12 @@ def not_proved(at: Address, folder: Path) -> str | None:
 
 
 def _refute(at: Address, model: str, file: Path) -> str | None:
-    from bundle_serving.protocol import proof  # with numpy, which no other check needs
+    from bundle_serving.protocol import golden  # with numpy, which no other check needs
 
     if reason := reason_not_to_trust(at, model):
         return reason
     try:
-        reason = proof.refusal(at, model, file)
+        reason = golden.refute(at, model, file)
     except (OSError, ValueError, KeyError, http.client.HTTPException) as fault:
         return str(fault) or type(fault).__name__
     if reason:

@@ -25,7 +25,7 @@ from bundle_serving.address import Address
 from bundle_serving.agreement import Bound
 from bundle_serving.process import sockets
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
-from bundle_serving.protocol import proof
+from bundle_serving.protocol import golden
 from scripts.artefacts.workspace import Workspace
 from scripts.recipes import pipelines
 from scripts.steps import engine, gate
@@ -66,11 +66,11 @@ def test_each_pipeline_proves_itself(
     connection = at.connection(timeout=60)
     answers = [infer.ask(connection, model, each) for each in questions]
     connection.close()
-    proof.save(tmp_path / "right.npz", questions, answers, Bound(0.05))
-    assert proof.refusal(at, model, tmp_path / "right.npz") is None
+    golden.save_proof(tmp_path / "right.npz", questions, answers, Bound(0.05))
+    assert golden.refute(at, model, tmp_path / "right.npz") is None
     others = [{name: otherwise(tensor) for name, tensor in each.items()} for each in answers]
-    proof.save(tmp_path / "wrong.npz", questions, others, Bound(0.05))
-    assert "otherwise" in (proof.refusal(at, model, tmp_path / "wrong.npz") or "")
+    golden.save_proof(tmp_path / "wrong.npz", questions, others, Bound(0.05))
+    assert "otherwise" in (golden.refute(at, model, tmp_path / "wrong.npz") or "")
 
 
 def otherwise(tensor: NDArray[Any]) -> NDArray[Any]:
