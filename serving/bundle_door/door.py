@@ -204,7 +204,7 @@ async def drain(process: HttpProcess, streams: Streams) -> None:
 
 async def take_free_ports(relay: Path) -> None:
     """Those of the relay, where no other server has them: it hands them over when it is told to."""
-    while not relayed.is_listening(relayed.folder(relay) / relayed.HTTP):
+    while not sockets.is_listening(relayed.folder(relay) / relayed.HTTP):
         await asyncio.sleep(LISTENS_S)
     if not relayed.is_held(relay):
         relayed.take(relay)

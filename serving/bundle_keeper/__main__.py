@@ -37,8 +37,7 @@ import grpc
 from bundle_door.settings import PROCESSES, count_processes
 from bundle_keeper import afresh
 from bundle_keeper.afresh import GIVEN_UP, START_FAILED
-from bundle_keeper.awake import keep_awake
-from bundle_keeper.children import Child
+from bundle_keeper.children import Child, keep_awake
 from bundle_keeper.front import Front
 from bundle_keeper.pauses import Pauses
 from bundle_keeper.triton_control import BUSY, Triton

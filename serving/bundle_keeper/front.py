@@ -7,7 +7,6 @@ import asyncio
 import http.client
 import ssl
 import urllib.error
-from pathlib import Path
 
 import grpc
 
@@ -88,19 +87,6 @@ class Front:
             if connection:
                 connection.close()
         return None
-
-
-async def listens(socket: Path) -> bool:
-    """Whether somebody can be reached there."""
-    try:
-        async with asyncio.timeout(SECONDS):
-            _, writer = await asyncio.open_unix_connection(socket)
-    except TimeoutError:
-        return True  # it is busy
-    except OSError:
-        return False
-    writer.close()
-    return True
 
 
 def _is_not_reached(told: str) -> bool:

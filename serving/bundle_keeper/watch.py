@@ -19,7 +19,7 @@ from typing import NoReturn
 import grpc
 
 from bundle_keeper.children import Child
-from bundle_keeper.front import Front, listens
+from bundle_keeper.front import Front
 from bundle_keeper.pauses import Pauses
 from bundle_keeper.triton_control import IN_TRANSIT, Counts, Refusal, Triton
 from bundle_serving.process import gpu, sockets
@@ -209,7 +209,11 @@ class Watch:
     async def _keep_open(self) -> str | None:
         """A pipeline that answers is ready as soon as those outside are answered, too. Restores the
         way to it; returns a reason if for that the server must be restarted."""
-        lost = [name for name in OF_THE_SERVER if not await listens(self._folder / name)]
+        lost = [
+            name
+            for name in OF_THE_SERVER
+            if not await asyncio.to_thread(sockets.is_listening, self._folder / name)
+        ]
         gone = f"its socket {lost[0]} is gone" if lost else None
         if not (why := gone or await self._front.explain_closed(self._first)):
             self._shut = 0

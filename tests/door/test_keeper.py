@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import http.client
 import json
@@ -28,7 +27,6 @@ from bundle_door.access import certificate
 from bundle_door.access.key_file import hash_key
 from bundle_door.settings import PROCESSES
 from bundle_keeper.afresh import GIVEN_UP
-from bundle_keeper.front import listens
 from bundle_serving import drain
 from bundle_serving.process import gpu, keeper_notes, sockets
 from bundle_serving.process.exposure import CERTIFICATE
@@ -267,7 +265,7 @@ def test_a_further_process_of_the_door(kept: Kept) -> None:
         return [each.pid for each in kept.processes() if "--process=1" in each.info["cmdline"]]
 
     def is_reached() -> bool:
-        return asyncio.run(listens(sockets.folder(kept.run_dir) / "http.1"))
+        return sockets.is_listening(sockets.folder(kept.run_dir) / "http.1")
 
     (before,) = find()
     door = kept.process("bundle_door")

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import socket
 import sys
-from contextlib import closing
 from pathlib import Path
+
+from bundle_serving.process import sockets
 
 HTTP, GRPC, METRICS = "http", "grpc", "metrics"
 SERVING = "serving"
-ANSWER_S = 5
 
 
 def folder(shared: Path) -> Path:
@@ -27,22 +27,10 @@ def prepare(shared: Path) -> Path:
     return own
 
 
-def is_listening(at: Path) -> bool:
-    with closing(socket.socket(socket.AF_UNIX)) as probe:
-        probe.settimeout(ANSWER_S)
-        try:
-            probe.connect(str(at))
-        except TimeoutError:
-            return True  # it is busy
-        except OSError:
-            return False
-    return True
-
-
 def is_held(shared: Path) -> bool:
     """Whether another server has the ports."""
     serving = (shared / SERVING).resolve()
-    return serving != folder(shared).resolve() and is_listening(serving / HTTP)
+    return serving != folder(shared).resolve() and sockets.is_listening(serving / HTTP)
 
 
 def take(shared: Path) -> None:

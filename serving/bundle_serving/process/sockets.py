@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import stat
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 GRPC = "grpc:1"  # Triton appends the port only to this one
@@ -34,6 +36,7 @@ ELSEWHERE, PREFIX = "sockets.path", "triton-bundle-"
 
 # The kernel's sun_path, without its terminating zero.
 LONGEST_PATH = 107
+ANSWER_S = 5
 
 
 class NotPrivate(RuntimeError):
@@ -67,6 +70,19 @@ def forget(run_dir: Path) -> None:
 def target(sockets: Path) -> str:
     """Triton's gRPC socket in the syntax of gRPC clients."""
     return f"unix:{sockets / GRPC}"
+
+
+def is_listening(at: Path) -> bool:
+    """Whether somebody can be reached there."""
+    with closing(socket.socket(socket.AF_UNIX)) as probe:
+        probe.settimeout(ANSWER_S)
+        try:
+            probe.connect(str(at))
+        except TimeoutError:
+            return True  # it is busy
+        except OSError:
+            return False
+    return True
 
 
 def _fits(sockets: Path) -> bool:
