@@ -42,26 +42,17 @@ def complete_config(model: Path) -> dict[str, Any]:
 
 
 def _of_onnx(path: Path, name: str) -> dict[str, Any]:
-    from bundle_serving.openvino_engine import TYPES, read
+    from bundle_serving.openvino_engine import describe_tensor, openvino
 
     try:
-        network = read(path)
+        network = openvino.Core().read_model(path)
     except RuntimeError as fault:
         message = " ".join(str(fault).split())[:300]
         raise UserError(
             f"OpenVINO cannot read {name}: {message}", "see docs/pipelines.md"
         ) from None
     tensors = [
-        [
-            {
-                "name": tensor.any_name,
-                "data_type": f"TYPE_{TYPES.get(tensor.element_type.get_type_name())}",
-                "dims": [
-                    -1 if size.is_dynamic else size.get_length() for size in tensor.partial_shape
-                ],
-            }
-            for tensor in side
-        ]
+        [{"name": tensor.any_name} | describe_tensor(tensor) for tensor in side]
         for side in (network.inputs, network.outputs)
     ]
     return {"backend": "onnxruntime", **_describe_batch(*tensors)}

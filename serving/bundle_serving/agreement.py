@@ -87,10 +87,7 @@ def compare(
     for kind in _find_kinds() if answers not in READINGS else ():
         if compare_scores := kind.SCORES.get(answers):
             return cast(Agreement, compare_scores(reference, scores))
-    expected, actual = READINGS[answers](reference), READINGS[answers](scores)
-    chosen = np.take_along_axis(expected, actual.argmax(axis=1, keepdims=True), axis=1)[:, 0]
-    equal = expected.max(axis=1) - chosen <= TIE
-    return Agreement(len(reference), int(equal.sum()), float(np.abs(expected - actual).max()))
+    return compare_known(reference, READINGS[answers](scores), answers)
 
 
 def of_rows(reference: NDArray[Any], rows: NDArray[Any]) -> Agreement:

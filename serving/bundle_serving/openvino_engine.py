@@ -49,8 +49,12 @@ def hint(precision: str) -> str:
     return HINTS[precision]
 
 
-def read(onnx: Path) -> Any:
-    return openvino.Core().read_model(onnx)
+def describe_tensor(tensor: Any) -> dict[str, Any]:
+    """As a Triton config does."""
+    return {
+        "data_type": f"TYPE_{TYPES.get(tensor.element_type.get_type_name())}",
+        "dims": [-1 if size.is_dynamic else size.get_length() for size in tensor.partial_shape],
+    }
 
 
 class Engine:
@@ -85,14 +89,7 @@ class Engine:
         do: otherwise each request would fail."""
         for what, tensors in (("input", self._network.inputs), ("output", self._network.outputs)):
             # A tensor that the graph only passes on also has its earlier names in OpenVINO.
-            has = {
-                name: (
-                    f"TYPE_{TYPES.get(tensor.element_type.get_type_name())}",
-                    [-1 if size.is_dynamic else size.get_length() for size in tensor.partial_shape],
-                )
-                for tensor in tensors
-                for name in tensor.names
-            }
+            has = {name: describe_tensor(tensor) for tensor in tensors for name in tensor.names}
             for wanted in config[what]:
                 shaped = wanted.get("reshape") or {}
                 dims = [int(size) for size in shaped.get("shape", wanted["dims"])]
@@ -102,7 +99,7 @@ class Engine:
                     raise ValueError(
                         f"the network has no {what} '{name}', only {', '.join(sorted(has))}"
                     )
-                kind, shape = has[name]
+                kind, shape = has[name]["data_type"], has[name]["dims"]
                 if kind != wanted["data_type"] or not fits(shape, dims):
                     raise ValueError(
                         f"the network's {what} '{name}' is {kind} {shape}, "
@@ -121,24 +118,16 @@ class Engine:
             results = self._request.infer(dict(inputs), share_inputs=True)
             return {name: results[name] for name in outputs}
         parts = [
-            self._copy_outputs(
-                {name: tensor[start : start + MOST_ROWS] for name, tensor in inputs.items()},
-                outputs,
-            )
-            for start in range(0, rows, MOST_ROWS)
+            self.whole({name: each[at : at + MOST_ROWS] for name, each in inputs.items()}, outputs)
+            for at in range(0, rows, MOST_ROWS)
         ]
         return {name: np.concatenate([part[name] for part in parts]) for name in outputs}
 
     def whole(
         self, inputs: Mapping[str, NDArray[np.generic]], outputs: Sequence[str]
     ) -> dict[str, NDArray[np.generic]]:
-        """Of tensors without a batch."""
-        return self._copy_outputs(inputs, outputs)
-
-    def _copy_outputs(
-        self, inputs: Mapping[str, NDArray[np.generic]], outputs: Sequence[str]
-    ) -> dict[str, NDArray[np.generic]]:
-        """A copy: the next inference overwrites the outputs."""
+        """At once, also of tensors without a batch. A copy: the next inference overwrites the
+        outputs."""
         results = self._request.infer(dict(inputs), share_inputs=True)
         return {name: results[name].copy() for name in outputs}
 
