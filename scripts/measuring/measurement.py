@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from scripts.measuring import waterfall
+from scripts.measuring import server_side
 from scripts.measuring.confidence import Estimate
-from scripts.measuring.waterfall import Counters, Waterfall
+from scripts.measuring.server_side import Counters, Waterfall
 from scripts.measuring.workload import CASCADE, ENSEMBLE, NETWORK, Configuration
 
 # If more than this share of a figure is uncertain, something else was using the machine. It is then
@@ -94,13 +94,13 @@ class Measurement:
     @property
     def waterfall(self) -> Waterfall | None:
         target = self.configuration.target
-        counted = waterfall.together(sample.counted for sample in self._good)
+        counted = server_side.add_counters(sample.counted for sample in self._good)
         seen = sum(sample.mean * sample.requests for sample in self._good)
-        flow = waterfall.make_waterfall(
+        flow = server_side.make_waterfall(
             target.model, target.steps, counted, seen / max(1, self.requests)
         )
         parts = {n: sum(each.parts_s.get(n, 0.0) for each in self._good) for n in target.parts}
-        return waterfall.divide(flow, parts) if flow else None
+        return server_side.divide(flow, parts) if flow else None
 
     @property
     def _good(self) -> list[Sample]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from scripts.base import console
-from scripts.measuring import processor, waterfall
+from scripts.measuring import server_side
 from scripts.measuring.measurement import Measurement, Sample, compare_with
 from scripts.measuring.perf_analyzer import Failed, PerfAnalyzer
 from scripts.measuring.workload import Configuration
@@ -89,21 +89,22 @@ def _hardest_of_each(configurations: Sequence[Configuration]) -> list[Configurat
 def _sample(analyzer: PerfAnalyzer, configuration: Configuration, seconds: float) -> Sample:
     target = configuration.target
     servers = target.servers or {"": target.http}
-    before, told = waterfall.fetch_each(servers), processor.fetch(target.metrics)
+    before, told = server_side.fetch_counters(servers), server_side.fetch_metrics(target.metrics)
     try:
         seen = analyzer.run(configuration, seconds)
     except Failed as fault:
         return Sample(failure=str(fault))
-    after, now = waterfall.fetch_each(servers), processor.fetch(target.metrics)
-    spent, worked = ((read(told), read(now)) for read in (processor.parse, processor.parse_steps))
-    by_server = {name: waterfall.subtract_counters(before[name], after[name]) for name in servers}
-    counted = waterfall.together(by_server.values())
+    after, now = server_side.fetch_counters(servers), server_side.fetch_metrics(target.metrics)
+    spent = server_side.parse_processes(told), server_side.parse_processes(now)
+    worked = server_side.parse_steps(told), server_side.parse_steps(now)
+    by_server = {name: server_side.subtract_counters(before[name], after[name]) for name in servers}
+    counted = server_side.add_counters(by_server.values())
     pictures, failed = counted[target.model].pictures, counted[target.model].failed
     return dataclasses.replace(
         seen,
         counted={name: counted[name] for name in {target.model, *target.steps}},
         answered={n: each[target.model].requests for n, each in by_server.items() if n},
-        cpu_ms=processor.per_picture(spent[0], spent[1], pictures),
+        cpu_ms=server_side.per_picture(*spent, pictures),
         parts_s={
             name: worked[1].get(name, 0.0) - worked[0].get(name, 0.0) for name in target.parts
         },

@@ -17,7 +17,7 @@ from scripts.measuring.measurement import Measurement, Sample
 from scripts.measuring.photos import Inputs
 from scripts.measuring.report import evaluation
 from scripts.measuring.results import Change, Comparison
-from scripts.measuring.waterfall import Counters
+from scripts.measuring.server_side import Counters
 from scripts.measuring.workload import ENSEMBLE, NETWORK, TEXTBOOK, Configuration, Target
 from scripts.recipes.layout import Share
 from scripts.settings.settings import DEFAULTS, Settings

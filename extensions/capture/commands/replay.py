@@ -27,7 +27,7 @@ from extensions.capture.kept import Kept, find_server
 from extensions.capture.replaying import Past, Present
 from scripts.base import console, interrupts, lock, tables
 from scripts.base.errors import UserError
-from scripts.measuring import processor
+from scripts.measuring import server_side
 from scripts.recipes import pipelines
 from scripts.rollout import rollout
 from scripts.rollout.rollout import InPlace
@@ -44,10 +44,10 @@ def main() -> int:
     server = find_server()
     metrics = server.where(server.settings_at_start.metrics_port)
     with load_beside(asked.version, pasts) as about:
-        before = processor.parse(processor.fetch(metrics))
+        before = server_side.parse_processes(server_side.fetch_metrics(metrics))
         presents = ask(about, server.http, pace)
-        after = processor.parse(processor.fetch(metrics))
-    spent = sum(processor.per_picture(before, after, len(about)).values())
+        after = server_side.parse_processes(server_side.fetch_metrics(metrics))
+    spent = sum(server_side.per_picture(before, after, len(about)).values())
     show(about, presents, labels, spent)
     return 0
 

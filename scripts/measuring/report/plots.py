@@ -17,8 +17,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
 from scripts.evaluation.scores import Bin
+from scripts.measuring.confidence import Estimate
 from scripts.measuring.measurement import Measurement
-from scripts.measuring.waterfall import Waterfall
+from scripts.measuring.server_side import Waterfall
 from scripts.measuring.workload import NETWORK
 
 STYLE = Path(__file__).with_suffix(".mplstyle")
@@ -78,14 +79,10 @@ def throughput(measurements: Sequence[Measurement]) -> Figure:
             points = [one for one in measured if one.stable]
             xs = [one.p50.median for one in points]
             ys = [one.throughput.median for one in points]
-            spread = [
-                [y - one.throughput.low for one, y in zip(points, ys, strict=True)],
-                [one.throughput.high - y for one, y in zip(points, ys, strict=True)],
-            ]
             axes.errorbar(
                 xs,
                 ys,
-                yerr=spread,
+                yerr=_errors(*(one.throughput for one in points)),
                 color=colour,
                 linestyle="--" if protocol == "http" else "-",
                 marker="s" if protocol == "http" else "o",
@@ -141,12 +138,17 @@ def _unstable_point(axes: Axes, one: Measurement, colour: str) -> None:
     axes.errorbar(
         x.median,
         y.median,
-        xerr=[[x.median - x.low], [x.high - x.median]],
-        yerr=[[y.median - y.low], [y.high - y.median]],
+        xerr=_errors(x),
+        yerr=_errors(y),
         color=colour,
         elinewidth=1,
         **UNSTABLE,
     )
+
+
+def _errors(*found: Estimate) -> list[list[float]]:
+    """How far each may be below, and above."""
+    return [[each.median - each.low for each in found], [each.high - each.median for each in found]]
 
 
 def latencies(measurements: Sequence[Measurement]) -> Figure:

@@ -17,7 +17,7 @@ from scripts.measuring.measurement import (
     share_rows,
 )
 from scripts.measuring.results import Comparison
-from scripts.measuring.waterfall import Waterfall
+from scripts.measuring.server_side import Waterfall
 from scripts.measuring.workload import NETWORK
 
 # Of the processor time, of a process that is shown by itself.

@@ -20,7 +20,7 @@ from PIL import Image
 from bundle_serving.address import Address
 from bundle_serving.pictures import Transform
 from scripts.base.errors import UserError
-from scripts.measuring import perf_analyzer, photos, processor, results, waterfall
+from scripts.measuring import perf_analyzer, photos, results, server_side
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.division import Division, list_untrained
 from scripts.measuring.measurement import (
@@ -35,7 +35,7 @@ from scripts.measuring.report import plots
 from scripts.measuring.report.report import headlines
 from scripts.measuring.results import CAUSES, CIRCUMSTANCES, compare
 from scripts.measuring.rounds import unsure
-from scripts.measuring.waterfall import Counters
+from scripts.measuring.server_side import Counters
 from scripts.measuring.workload import Configuration, Target, a_few, everything, side_by_side
 from tests.project import ROOT, Project, picture
 
@@ -55,8 +55,8 @@ RECIPE = Transform(resize=8, crop=8)
 
 
 def recorded() -> dict[str, Counters]:
-    before, after = (waterfall.parse(STATISTICS[when]) for when in ("before", "after"))
-    return waterfall.subtract_counters(before, after)
+    before, after = (server_side.parse_counters(STATISTICS[when]) for when in ("before", "after"))
+    return server_side.subtract_counters(before, after)
 
 
 def measured(
@@ -115,12 +115,14 @@ def test_what_is_uncertain_is_measured_again_with_what_it_is_compared_with() -> 
 
 def test_processor_time_per_picture() -> None:
     before, after = (
-        processor.parse(f'bundle_process_cpu_seconds_total{{process="envoy"}} {seconds}\n')
+        server_side.parse_processes(
+            f'bundle_process_cpu_seconds_total{{process="envoy"}} {seconds}\n'
+        )
         for seconds in (2.5, 4.5)
     )
-    assert processor.per_picture(before, after | {"new": 1.0}, 1000) == {"envoy": 2, "new": 1}
-    assert processor.per_picture(after, before, 1000) == {"envoy": 2.5}  # it began anew
-    assert processor.per_picture(before, after, 0) == {}
+    assert server_side.per_picture(before, after | {"new": 1.0}, 1000) == {"envoy": 2, "new": 1}
+    assert server_side.per_picture(after, before, 1000) == {"envoy": 2.5}  # it began anew
+    assert server_side.per_picture(before, after, 0) == {}
 
 
 def test_a_failed_request_is_no_figure() -> None:
@@ -129,7 +131,7 @@ def test_a_failed_request_is_no_figure() -> None:
 
 
 def test_the_waterfall_of_a_real_run() -> None:
-    flow = waterfall.make_waterfall(PIPELINE, STEPS, recorded(), client=111.0)
+    flow = server_side.make_waterfall(PIPELINE, STEPS, recorded(), client=111.0)
     assert flow
     assert [step.name for step in flow.steps] == list(STEPS)
     _, network, _ = flow.steps
@@ -144,17 +146,17 @@ def test_the_waterfall_of_a_real_run() -> None:
 
 
 def test_rounds_are_counted_together() -> None:
-    twice = waterfall.together([recorded(), recorded()])
+    twice = server_side.add_counters([recorded(), recorded()])
     assert twice[PIPELINE].requests == 2 * recorded()[PIPELINE].requests
     once, double = (
-        waterfall.make_waterfall(PIPELINE, STEPS, c, 111.0) for c in (recorded(), twice)
+        server_side.make_waterfall(PIPELINE, STEPS, c, 111.0) for c in (recorded(), twice)
     )
     assert once == double
 
 
 def test_a_server_that_counted_nothing_has_no_waterfall() -> None:
-    nothing = waterfall.subtract_counters(recorded(), recorded())
-    assert waterfall.make_waterfall(PIPELINE, STEPS, nothing, client=1.0) is None
+    nothing = server_side.subtract_counters(recorded(), recorded())
+    assert server_side.make_waterfall(PIPELINE, STEPS, nothing, client=1.0) is None
 
 
 def test_a_step_that_few_requests_take_counts_as_much_less() -> None:
@@ -163,7 +165,7 @@ def test_a_step_that_few_requests_take_counts_as_much_less() -> None:
         "small": Counters(requests=10, pictures=10, executions=5, compute=20_000_000),
         "large": Counters(requests=2, pictures=2, executions=2, compute=40_000_000),
     }
-    flow = waterfall.make_waterfall("cascade", ("small", "large"), counted, client=11.0)
+    flow = server_side.make_waterfall("cascade", ("small", "large"), counted, client=11.0)
     assert flow and [step.total for step in flow.steps] == [2, 4]
     assert (flow.wire, flow.overhead) == (1, 4)
 
@@ -198,7 +200,7 @@ def test_how_long_each_step_worked() -> None:
         f'{name}_sum{{model="a",version="1"}} 1.5\n{name}_sum{{model="a",version="2"}} 2\n'
         f'{name}_count{{model="a",version="1"}} 9\n'
     )
-    assert processor.parse_steps(told) == {"a": 3.5}
+    assert server_side.parse_steps(told) == {"a": 3.5}
 
 
 def test_what_perf_analyzer_reports() -> None:

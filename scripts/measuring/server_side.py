@@ -1,13 +1,26 @@
-"""Where a request's time goes, from Triton's counters before and after a measurement."""
+"""What a server tells of its own time: where a request's goes, from Triton's counters before and
+after a measurement; and, from its metrics, how long each step worked, and each process's time of
+the processor, which depends less than throughput on what else the machine does."""
 
 from __future__ import annotations
 
+import re
+import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from bundle_serving.address import Address
+from scripts.base.errors import UserError
 from scripts.server.triton import triton_api
+
+PROCESSES = re.compile(
+    r'^bundle_process_cpu_seconds_total\{process="([^"]+)"\} (\S+)$', re.MULTILINE
+)
+STEPS = re.compile(
+    r'^bundle_step_duration_seconds_sum\{model="([^"]+)",[^}]*\} (\S+)$', re.MULTILINE
+)
+TIMEOUT_S = 10
 
 
 @dataclass(frozen=True)
@@ -47,13 +60,14 @@ class Counters:
         return Counters(*(a - b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
-def parse(statistics: dict[str, Any]) -> dict[str, Counters]:
+def parse_counters(statistics: dict[str, Any]) -> dict[str, Counters]:
     return {model["name"]: Counters.parse(model) for model in statistics["model_stats"]}
 
 
-def fetch_each(servers: Mapping[str, Address]) -> dict[str, dict[str, Counters]]:
+def fetch_counters(servers: Mapping[str, Address]) -> dict[str, dict[str, Counters]]:
     return {
-        name: parse(triton_api.get(address, "/models/stats")) for name, address in servers.items()
+        name: parse_counters(triton_api.get(address, "/models/stats"))
+        for name, address in servers.items()
     }
 
 
@@ -63,12 +77,50 @@ def subtract_counters(
     return {name: after[name] - before.get(name, Counters()) for name in after}
 
 
-def together(rounds: Iterable[Mapping[str, Counters]]) -> dict[str, Counters]:
+def add_counters(rounds: Iterable[Mapping[str, Counters]]) -> dict[str, Counters]:
     total: dict[str, Counters] = {}
     for counted in rounds:
         for name, counters in counted.items():
             total[name] = total.get(name, Counters()) + counters
     return total
+
+
+def fetch_metrics(metrics: Address | None) -> str:
+    """Its metrics. Nothing of many servers, which have each their own."""
+    if metrics is None:
+        return ""
+    request = urllib.request.Request(f"{metrics.url}/metrics")
+    try:
+        with metrics.open(request, TIMEOUT_S) as answer:
+            return str(answer.read().decode())
+    except (OSError, ValueError) as fault:
+        raise UserError(f"{metrics} does not tell its metrics: {fault}", "see make logs") from None
+
+
+def parse_processes(metrics: str) -> dict[str, float]:
+    """Seconds of the processor since each process began."""
+    return {name: float(seconds) for name, seconds in PROCESSES.findall(metrics)}
+
+
+def parse_steps(metrics: str) -> dict[str, float]:
+    """Seconds that each step has worked, in all its versions."""
+    found: dict[str, float] = {}
+    for name, seconds in STEPS.findall(metrics):
+        found[name] = found.get(name, 0.0) + float(seconds)
+    return found
+
+
+def per_picture(
+    before: Mapping[str, float], after: Mapping[str, float], pictures: int
+) -> dict[str, float]:
+    """Milliseconds; of a process that began anew meanwhile, what it has spent since."""
+    if not pictures:
+        return {}
+    spent = {
+        name: seconds - (before[name] if before.get(name, seconds + 1) <= seconds else 0.0)
+        for name, seconds in after.items()
+    }
+    return {name: 1e3 * seconds / pictures for name, seconds in spent.items()}
 
 
 @dataclass(frozen=True)
