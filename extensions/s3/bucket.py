@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from boto3.s3.transfer import TransferConfig
 
-from extensions.s3.client import STORED_S, connect
-from extensions.s3.credentials import Keys
-from extensions.s3.location import Location
-from scripts.settings.settings import Settings
+from extensions.s3.access import STORED_S, Access
 
 if TYPE_CHECKING:  # installed for type checking only
     from types_boto3_s3 import S3Client
@@ -40,17 +37,14 @@ class Stored:
 
 
 class Bucket:
-    def __init__(self, location: Location, settings: Settings, keys: Keys) -> None:
-        self._location = location
-        self._settings = settings
-        self._keys = keys
+    def __init__(self, access: Access) -> None:
+        self._access, self._name = access, access.location.bucket
         self._sums: dict[tuple[str, str], str] = {}  # by key and ETag
 
     @cached_property
     def _clients(self) -> tuple[S3Client, S3Client]:
         """Created together by the first listing, before threads could create them twice."""
-        asked = self._location, self._keys, self._settings
-        return connect(*asked), connect(*asked, STORED_S)
+        return self._access.connect(), self._access.connect(STORED_S)
 
     @property
     def _quick(self) -> S3Client:
@@ -63,7 +57,7 @@ class Bucket:
     def list_below(self, prefix: str) -> dict[str, Stored]:
         """Objects by the rest of their key after the prefix."""
         pages = self._quick.get_paginator("list_objects_v2").paginate(
-            Bucket=self._location.bucket, Prefix=prefix
+            Bucket=self._name, Prefix=prefix
         )
         return {
             each["Key"].removeprefix(prefix): Stored(
@@ -87,28 +81,27 @@ class Bucket:
     def _sum(self, stored: Stored) -> str:
         known = stored.key, stored.etag
         if known not in self._sums:
-            head = self._quick.head_object(Bucket=self._location.bucket, Key=stored.key)
+            head = self._quick.head_object(Bucket=self._name, Key=stored.key)
             self._sums[known] = head["Metadata"].get("sha256", "")
         return self._sums[known]
 
     def read(self, key: str) -> bytes:
-        return self._quick.get_object(Bucket=self._location.bucket, Key=key)["Body"].read()
+        return self._quick.get_object(Bucket=self._name, Key=key)["Body"].read()
 
     def write(self, key: str, content: bytes = b"") -> None:
-        self._quick.put_object(Bucket=self._location.bucket, Key=key, Body=content)
+        self._quick.put_object(Bucket=self._name, Key=key, Body=content)
 
     def delete(self, key: str) -> None:
-        self._quick.delete_object(Bucket=self._location.bucket, Key=key)
+        self._quick.delete_object(Bucket=self._name, Key=key)
 
     def copy(self, source: str, key: str, sha256: str) -> None:
-        bucket = self._location.bucket
         done = self._patient.copy_object(
-            Bucket=bucket, Key=key, CopySource={"Bucket": bucket, "Key": source}
+            Bucket=self._name, Key=key, CopySource={"Bucket": self._name, "Key": source}
         )
         self._sums[key, done["CopyObjectResult"]["ETag"]] = sha256
 
     def send(self, path: Path, key: str, sha256: str, advance: Callable[[int], object]) -> None:
-        bucket, size, beside = self._location.bucket, path.stat().st_size, {"sha256": sha256}
+        bucket, size, beside = self._name, path.stat().st_size, {"sha256": sha256}
         with path.open("rb") as file:
             if in_parts(size):
                 extra = {"Metadata": beside}
@@ -120,9 +113,7 @@ class Bucket:
 
     def download(self, key: str, path: Path, advance: Callable[[int], object]) -> None:
         with path.open("wb") as file:
-            self._patient.download_fileobj(
-                self._location.bucket, key, file, Callback=advance, Config=PARTS
-            )
+            self._patient.download_fileobj(self._name, key, file, Callback=advance, Config=PARTS)
 
 
 def in_parts(size: int) -> bool:

@@ -22,11 +22,9 @@ from botocore.parsers import ResponseParserError
 from s3transfer.exceptions import RetriesExceededError
 from urllib3.exceptions import HTTPError
 
-from extensions.s3.client import CONNECT_S, connect
-from extensions.s3.credentials import Keys
+from extensions.s3.access import CONNECT_S, Access
 from extensions.s3.location import Location
 from scripts.base.errors import UserError
-from scripts.settings.settings import Settings
 
 PAGE = "see extensions/s3/README.md"
 
@@ -43,19 +41,18 @@ NOBODY = "NOBODYHASTHISKEYHERE"
 
 
 @contextmanager
-def explain_faults(location: Location, keys: Keys, settings: Settings) -> Iterator[None]:
+def explain_faults(access: Access) -> Iterator[None]:
     """Turns any error of S3 or of the connection inside the block into one line."""
     try:
         yield
     except ClientError as fault:
-        raise _explain_answer(fault, location, keys, settings) from None
+        raise _explain_answer(fault, access) from None
     except (BotoCoreError, HTTPError, ResponseParserError, RetriesExceededError) as fault:
-        raise _explain_silence(fault, location) from None
+        raise _explain_silence(fault, access.location) from None
 
 
-def _explain_answer(
-    fault: ClientError, location: Location, keys: Keys, settings: Settings
-) -> UserError:
+def _explain_answer(fault: ClientError, access: Access) -> UserError:
+    location, keys = access.location, access.keys
     error = fault.response.get("Error", {})
     code, message = str(error.get("Code", "")), str(error.get("Message", ""))
     headers = fault.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
@@ -65,7 +62,7 @@ def _explain_answer(
             "check AWS_ACCESS_KEY_ID, and that it belongs to this server",
         )
     if code == "SignatureDoesNotMatch":
-        if _knows_strangers(location, keys, settings):
+        if _knows_strangers(access):
             return UserError(
                 f"the secret of {keys.whose} {keys.key} is wrong",
                 "check it, character by character",
@@ -108,13 +105,13 @@ def _explain_answer(
     )
 
 
-def _knows_strangers(location: Location, keys: Keys, settings: Settings) -> bool:
+def _knows_strangers(access: Access) -> bool:
     """Whether this server has a different message for an unknown key, as AWS does."""
-    if location.endpoint is None:
+    if access.location.endpoint is None:
         return True
-    stranger = connect(location, replace(keys, key=NOBODY, token=""), settings)
+    stranger = replace(access, keys=replace(access.keys, key=NOBODY, token=""))
     try:
-        stranger.list_objects_v2(Bucket=location.bucket, MaxKeys=1)
+        stranger.connect().list_objects_v2(Bucket=access.location.bucket, MaxKeys=1)
     except ClientError as fault:
         return fault.response.get("Error", {}).get("Code") == "InvalidAccessKeyId"
     except BotoCoreError:

@@ -43,11 +43,6 @@ class Location:
         scheme = "https" if self.tls else "http"
         return replace(self, endpoint=f"{scheme}://{host}:{self.port}")
 
-    @property
-    def archive(self) -> Location:
-        """Where versions are kept: beside the live folder, all of which a server reads."""
-        return self.place_beside("versions")
-
     def place_beside(self, what: str) -> Location:
         return replace(self, path=f"{self.path}-{what}")
 

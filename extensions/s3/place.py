@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from extensions.s3 import key_files
 from extensions.s3.location import Location, from_settings
 from extensions.s3.settings import s3_port
 from scripts import bootstrap
+from scripts.base import files
 from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
 from scripts.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
 # Inside a container, these mean the container.
 THIS_MACHINE = ("localhost", "127.0.0.1")
 OWN_SERVER = "s3"  # its service name in compose.yaml
+
+# Key files, readable by their owner and by the containers that get them.
+FOLDER = ROOT / "build" / "run" / "s3"
+
+# For the server of make s3-up.
+OPERATOR = FOLDER / "operator.credentials"
+SERVER = FOLDER / "server.credentials"
+
+# For the running Triton server.
+HANDED = FOLDER / "handed.credentials"
 
 
 def find(settings: Settings) -> S3 | None:
@@ -58,20 +69,20 @@ class S3:
 
     def open(self) -> Remote:
         bootstrap.ensure("s3")
+        from extensions.s3.access import Access
         from extensions.s3.remote import Remote
 
-        return Remote(self._location, self._settings)
+        return Remote(Access.of_operator(self._location, self._settings))
 
     def hand_over_keys(self) -> Path:
-        key_files.write(key_files.HANDED, self.read_key())
-        return key_files.HANDED
+        write_keys(HANDED, self.read_key())
+        return HANDED
 
     def read_key(self) -> str:
         bootstrap.ensure("s3")
-        from extensions.s3 import credentials
+        from extensions.s3.access import Access
 
-        operator = credentials.of_operator(self._location)
-        return credentials.of_server(self._settings, operator).file()
+        return Access.of_operator(self._location, self._settings).of_server().keys.file()
 
     def list_variables(self) -> dict[str, str]:
         return {"S3_URL": str(address_from_containers(self._location, self._settings))}
@@ -84,10 +95,18 @@ def address_from_containers(location: Location, settings: Settings) -> Location:
     """The same location as seen from a container."""
     if location.host not in THIS_MACHINE:
         return location
-    if location.port == s3_port.value_in(settings) and key_files.OPERATOR.exists():
+    if location.port == s3_port.value_in(settings) and OPERATOR.exists():
         return location.on_host(OWN_SERVER)
     raise UserError(
         f"containers cannot reach {location.endpoint}, which is this machine itself",
         f"if make s3-up started it: S3_PORT={location.port}; else give it an address that both "
         "reach, or use FLAVOUR=local",
     )
+
+
+def write_keys(path: Path, content: str) -> None:
+    """Others cannot enter the folder but could read the file: a container mounts the file alone and
+    reads it as another user."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    FOLDER.chmod(0o700)
+    files.write(path, content, 0o444)

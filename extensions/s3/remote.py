@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 
 from botocore.exceptions import ClientError
 
-from extensions.s3 import credentials, upload_order
+from extensions.s3 import upload_order
+from extensions.s3.access import Access
 from extensions.s3.bucket import Bucket, Stored, at_once, in_parts
-from extensions.s3.credentials import Keys
 from extensions.s3.diagnosis import explain_faults
-from extensions.s3.location import Location
 from extensions.s3.upload_order import Local
 from scripts.base import below, console, files
 from scripts.base.errors import UserError
-from scripts.settings.settings import Settings
 
 # Smaller files are uploaded faster than it takes to look for a copy on S3.
 WORTH_A_COPY = 64 << 10
@@ -33,27 +31,19 @@ class Pushed:
 
 
 class Remote:
-    def __init__(
-        self,
-        location: Location,
-        settings: Settings,
-        keys: Keys | None = None,
-        bucket: Bucket | None = None,
-    ) -> None:
-        self.location = location
-        self._settings = settings
-        self._keys = keys or credentials.of_operator(location)
-        self._bucket = bucket or Bucket(location, settings, self._keys)
+    def __init__(self, access: Access, bucket: Bucket | None = None) -> None:
+        self._access, self.location = access, access.location
+        self._bucket = bucket or Bucket(access)
 
     @cached_property
     def archive(self) -> Remote:
-        return self._move_to(self.location.archive)
+        """Where versions are kept: beside the live folder, all of which a server reads."""
+        return self.place_beside("versions")
 
     def place_beside(self, what: str) -> Remote:
-        return self._move_to(self.location.place_beside(what))
-
-    def _move_to(self, location: Location) -> Remote:
-        return Remote(location, self._settings, self._keys, self._bucket)
+        return Remote(
+            replace(self._access, location=self.location.place_beside(what)), self._bucket
+        )
 
     @property
     def prefix(self) -> str:
@@ -63,7 +53,7 @@ class Remote:
     def mirror(self, folder: Path, to: str = "", delete: bool = True, known: str = "") -> Pushed:
         """Makes the folder on S3 equal to the local one. Content that S3 already has below the
         prefix `known` is copied on the server."""
-        with explain_faults(self.location, self._keys, self._settings):
+        with explain_faults(self._access):
             base = self._base(to)
             there = self._bucket.list_below(base)
             wanted = upload_order.contents(folder)
@@ -83,7 +73,7 @@ class Remote:
     def fetch(self, at: str, folder: Path) -> None:
         """Fetches all of it or nothing."""
         with (
-            explain_faults(self.location, self._keys, self._settings),
+            explain_faults(self._access),
             files.whole_folder(folder) as draft,
         ):
             base = self._base(at)
@@ -107,7 +97,7 @@ class Remote:
 
     def read(self, name: str) -> bytes | None:
         """None if there is no such object."""
-        with explain_faults(self.location, self._keys, self._settings):
+        with explain_faults(self._access):
             try:
                 return self._bucket.read(self.prefix + name)
             except ClientError as fault:
@@ -116,12 +106,12 @@ class Remote:
                 raise
 
     def write(self, name: str, content: bytes) -> None:
-        with explain_faults(self.location, self._keys, self._settings):
+        with explain_faults(self._access):
             self._bucket.write(self.prefix + name, content)
 
     def list_stored(self, prefix: str = "") -> dict[str, Stored]:
         """What is in this folder under names with this prefix, in order."""
-        with explain_faults(self.location, self._keys, self._settings):
+        with explain_faults(self._access):
             there = self._bucket.list_below(self.prefix + prefix)
         return {prefix + name: there[name] for name in sorted(there)}
 
@@ -130,7 +120,7 @@ class Remote:
 
     def remove(self, prefix: str) -> None:
         """Removes everything with this prefix."""
-        with explain_faults(self.location, self._keys, self._settings):
+        with explain_faults(self._access):
             base = self.prefix + prefix
             there = self._bucket.list_below(base)
             self._delete({name: each.size for name, each in there.items()}, base)

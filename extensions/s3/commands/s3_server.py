@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import sys
 
-from extensions.s3 import key_files
+from extensions.s3.place import OPERATOR, SERVER, write_keys
 from extensions.s3.settings import s3_port
 from scripts.base import console
 from scripts.base.errors import UserError
@@ -18,7 +18,7 @@ from scripts.stacks.containers import DockerStack
 from scripts.stacks.engine import require_done, why_not_docker
 
 BUCKET = "models"
-USERS = {"bundle:operator": key_files.OPERATOR, "bundle:server": key_files.SERVER}
+USERS = {"bundle:operator": OPERATOR, "bundle:server": SERVER}
 
 NEXT = """To use it, write into .env:
     S3_PORT={port}
@@ -39,7 +39,7 @@ def main() -> int:
 def start(settings: Settings) -> None:
     for user, path in USERS.items():
         if not path.exists():
-            key_files.write(
+            write_keys(
                 path,
                 f"[default]\naws_access_key_id = {user}\n"
                 f"aws_secret_access_key = {secrets.token_hex(20)}\n",
@@ -53,8 +53,8 @@ def start(settings: Settings) -> None:
     text = NEXT.format(
         port=s3_port.value_in(settings),
         bucket=BUCKET,
-        server=key_files.SERVER,
-        operator=key_files.OPERATOR,
+        server=SERVER,
+        operator=OPERATOR,
     )
     console.out.print(text, markup=False, soft_wrap=True)
 

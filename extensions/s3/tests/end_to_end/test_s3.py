@@ -27,6 +27,7 @@ from bundle_serving.health import reason_not_to_trust
 from bundle_serving.process import guard
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from extensions.s3 import check
+from extensions.s3.access import Access
 from extensions.s3.location import parse
 from extensions.s3.remote import Remote
 from scripts.base.errors import UserError
@@ -76,7 +77,7 @@ class Place:
         return Settings.load({"S3_SERVER_CREDENTIALS": str(self.keys("server"))}, Path("none"))
 
     def remote(self, path: str, bucket: str = "models") -> Remote:
-        return Remote(parse(self.url(path, bucket)), self.settings())
+        return Remote(Access.of_operator(parse(self.url(path, bucket)), self.settings()))
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ import boto3
 import pytest
 
 from extensions.s3 import check
-from extensions.s3.credentials import Keys
+from extensions.s3.access import Keys
 from extensions.s3.location import Location, parse
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from extensions.s3.access import Access, Keys
 from extensions.s3.bucket import Stored
-from extensions.s3.credentials import Keys
 from extensions.s3.location import parse
 from extensions.s3.remote import Remote
 from scripts.base.errors import UserError
@@ -36,7 +36,7 @@ class Bucket:
 def fetched(folder: Path, *names: str) -> None:
     bucket: Any = Bucket(*(f"live-versions/3/{name}" for name in names))
     location, settings = parse("s3://bundle-models/live-versions"), Settings(DEFAULTS)
-    Remote(location, settings, Keys("", "", "", "", ""), bucket).fetch("3", folder)
+    Remote(Access(location, Keys("", "", "", "", ""), settings), bucket).fetch("3", folder)
 
 
 @pytest.mark.parametrize("name", ["../evil", "/{outside}/evil", "a//b", "a/../../evil", "a\\b"])

@@ -16,11 +16,12 @@ from botocore.exceptions import ClientError
 
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.process.start_server import with_s3_keys
-from extensions.s3 import check, credentials, upload_order
-from extensions.s3.credentials import Keys
+from extensions.s3 import check, upload_order
+from extensions.s3.access import Access, Keys
 from extensions.s3.diagnosis import explain_faults
 from extensions.s3.location import Location, from_settings, parse
 from extensions.s3.place import address_from_containers
+from extensions.s3.remote import Remote
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 
@@ -78,7 +79,8 @@ def test_a_place_that_triton_would_not_find_is_refused(url: str, word: str) -> N
 
 
 def test_versions_lie_beside_what_is_served() -> None:
-    assert str(AWS.archive) == "s3://bundle-models/live-versions"
+    archive = Remote(Access(AWS, KEYS, settings_with())).archive
+    assert str(archive.location) == "s3://bundle-models/live-versions"
     assert from_settings(settings_with()) is None
 
 
@@ -142,7 +144,7 @@ def test_what_aws_answers_becomes_a_cause_and_a_remedy(
     code: str, operation: str, words: tuple[str, ...]
 ) -> None:
     answer = {"Error": {"Code": code, "Message": "…", "Region": "eu-north-1"}}
-    with pytest.raises(UserError) as refused, explain_faults(AWS, KEYS, settings_with()):
+    with pytest.raises(UserError) as refused, explain_faults(Access(AWS, KEYS, settings_with())):
         raise ClientError(answer, operation)  # type: ignore[arg-type]
     line = f"{refused.value.cause}; {refused.value.remedy}"
     assert all(word in line for word in words)
@@ -255,11 +257,14 @@ def test_aws_is_not_asked_without_a_region(
 
 def test_the_servers_key_comes_from_its_file_alone(key: None, tmp_path: Path) -> None:
     file = tmp_path / "server.credentials"
-    operator = credentials.of_operator(parse("s3://http://h:1/models/a"))
+    location = parse("s3://http://h:1/models/a")
+    given = settings_with(S3_SERVER_CREDENTIALS=str(file))
+    operator = Access.of_operator(location, given)
     file.write_text(Keys("", "READER", "100%secret", "token", "eu-west-1").file())
-    found = credentials.of_server(settings_with(S3_SERVER_CREDENTIALS=str(file)), operator)
+    found = operator.of_server().keys
     assert (found.key, found.secret, found.region) == ("READER", "100%secret", "eu-west-1")
-    assert credentials.of_server(settings_with(), operator) == operator
+    without = Access.of_operator(location, settings_with())
+    assert without.of_server() == without and without.keys == operator.keys
     environment = with_s3_keys({"AWS_PROFILE": "mine", "PATH": "/bin"}, file)
     assert environment["AWS_SECRET_ACCESS_KEY"] == "100%secret"
     assert environment["AWS_SESSION_TOKEN"] == "token" and environment["PATH"] == "/bin"
@@ -271,6 +276,7 @@ def test_a_useless_file_of_keys_is_refused(key: None, tmp_path: Path, content: s
     file = tmp_path / "server.credentials"
     if content:
         file.write_text(content)
-    operator = credentials.of_operator(parse("s3://http://h:1/models/a"))
+    given = settings_with(S3_SERVER_CREDENTIALS=str(file))
+    operator = Access.of_operator(parse("s3://http://h:1/models/a"), given)
     with pytest.raises(UserError, match="S3_SERVER_CREDENTIALS"):
-        credentials.of_server(settings_with(S3_SERVER_CREDENTIALS=str(file)), operator)
+        operator.of_server()
