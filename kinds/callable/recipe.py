@@ -23,8 +23,8 @@ from scripts.base.errors import UserError
 from scripts.recipes import configs
 from scripts.recipes.asking import ask_tensors
 from scripts.recipes.layout import Layout
-from scripts.recipes.parts import Count, Ensemble, Name, Part, set_count
-from scripts.recipes.recipe import Contents, Recipe, Server, Trial
+from scripts.recipes.parts import Count, set_count
+from scripts.recipes.recipe import Contents, Ensemble, Name, Part, Recipe, Server, Trial
 
 FILE = "function.py"
 DESCRIBE = Step("kinds.callable.describe", Place.SERVER)

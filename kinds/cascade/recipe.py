@@ -20,9 +20,9 @@ from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
 from scripts.recipes import configs
 from scripts.recipes.layout import CPU, GPU, Engine, Layout, Share
-from scripts.recipes.parts import Batch, Count, Ensemble, Name, Part, set_count
+from scripts.recipes.parts import Batch, Count, set_count
 from scripts.recipes.pictures import UNTRAINED, OfPictures, labels_of, require_pillow
-from scripts.recipes.recipe import Export
+from scripts.recipes.recipe import Ensemble, Export, Name, Part
 from scripts.settings.settings import Settings
 
 

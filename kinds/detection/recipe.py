@@ -27,11 +27,10 @@ from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
 from scripts.recipes import configs, drawing
-from scripts.recipes.finding import TORCHVISION, Finds
 from scripts.recipes.layout import Engine, Layout
-from scripts.recipes.parts import Count, Part
-from scripts.recipes.pictures import UNTRAINED, labels_of
-from scripts.recipes.recipe import Contents, Export
+from scripts.recipes.parts import Count
+from scripts.recipes.pictures import TORCHVISION, UNTRAINED, Finds, labels_of
+from scripts.recipes.recipe import Contents, Export, Part
 from scripts.settings.settings import Settings
 
 if TYPE_CHECKING:

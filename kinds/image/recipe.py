@@ -26,10 +26,9 @@ from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import configs, folders
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
-from scripts.recipes.parts import Count, Part, set_count
+from scripts.recipes.parts import Count, ThreeSteps, set_count
 from scripts.recipes.pictures import OfPictures, labels_of
-from scripts.recipes.recipe import Contents, Export, Trial
-from scripts.recipes.three_steps import ThreeSteps
+from scripts.recipes.recipe import Contents, Export, Part, Trial
 from scripts.settings.architectures import DRAWN
 from scripts.settings.settings import CHECK, VERSION, Settings, names
 

@@ -22,9 +22,8 @@ from scripts.evaluation.labelled import Item, Labelled, read_files
 from scripts.recipes import configs
 from scripts.recipes.asking import Asked, about_files
 from scripts.recipes.layout import Engine, Layout
-from scripts.recipes.parts import Channels, Count, Part
-from scripts.recipes.recipe import Contents, Export, Server
-from scripts.recipes.three_steps import ThreeSteps
+from scripts.recipes.parts import Channels, Count, ThreeSteps
+from scripts.recipes.recipe import Contents, Export, Part, Server
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 

@@ -17,10 +17,9 @@ from scripts.artefacts.shapes import profile
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
 from scripts.recipes import configs, drawing
-from scripts.recipes.finding import Finds
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Count
-from scripts.recipes.pictures import labels_of
+from scripts.recipes.pictures import Finds, labels_of
 from scripts.recipes.recipe import Contents, Export
 from scripts.settings.settings import Settings
 

@@ -23,9 +23,8 @@ from scripts.evaluation.labelled import Item, Labelled, read_files
 from scripts.recipes import configs
 from scripts.recipes.asking import Asked, Server, about_files
 from scripts.recipes.layout import CPU, Engine, Layout
-from scripts.recipes.parts import Batch, Count, Part, set_count
-from scripts.recipes.recipe import Contents, Export
-from scripts.recipes.three_steps import ThreeSteps
+from scripts.recipes.parts import Batch, Count, ThreeSteps, set_count
+from scripts.recipes.recipe import Contents, Export, Part
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 

@@ -28,8 +28,8 @@ from scripts.evaluation.labelled import Item, Labelled
 from scripts.recipes import configs
 from scripts.recipes.asking import Asked, ask_tensors
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
-from scripts.recipes.parts import Count, Ensemble, Name, set_count, set_most
-from scripts.recipes.recipe import Export, Recipe, Server
+from scripts.recipes.parts import Count, set_count, set_most
+from scripts.recipes.recipe import Ensemble, Export, Name, Recipe, Server
 from scripts.settings.settings import Settings
 
 if TYPE_CHECKING:

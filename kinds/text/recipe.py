@@ -27,9 +27,8 @@ from scripts.evaluation.labelled import Item, Labelled, read_texts
 from scripts.recipes import configs
 from scripts.recipes.asking import Asked
 from scripts.recipes.layout import Engine, Layout
-from scripts.recipes.parts import Batch, Count, Part
-from scripts.recipes.recipe import Contents, Export, Server
-from scripts.recipes.three_steps import ThreeSteps
+from scripts.recipes.parts import Batch, Count, ThreeSteps
+from scripts.recipes.recipe import Contents, Export, Part, Server
 from scripts.settings.settings import Settings
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
 from scripts.recipes import configs
 from scripts.recipes.layout import Engine, Layout
-from scripts.recipes.parts import Count, Models, Name, set_most
+from scripts.recipes.parts import Count, Models, set_most
 from scripts.recipes.pictures import OfPictures, require_pillow
-from scripts.recipes.recipe import Contents, Server
+from scripts.recipes.recipe import Contents, Name, Server
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from scripts.recipes.layout import CPU, GPU, Engine, Layout
+from scripts.recipes.recipe import Ensemble, Name, Part, Recipe
 
 # Of a network that a GPU runs.
 PLAN = "tensorrt_plan"
 # On a CPU larger batches take more memory and no less time.
 MOST_TOGETHER = 16
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")]
 Count = Annotated[int, Field(ge=1)]
 Channels = tuple[float, float, float]
-
-
-class Part(BaseModel):
-    # Built only when a recipe of its kind is read: most commands read one or two.
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class Ensemble(Part):
-    ensemble: Name
 
 
 class Models(Ensemble):
@@ -71,3 +64,42 @@ def set_most(member: Any, most: int | None) -> None:
 def set_count(member: Any, count: int | None) -> None:
     if count:
         member.instance_group[0].count = count
+
+
+class ThreeSteps(Recipe):
+    """A network between two programs."""
+
+    models: Models
+    batch: Batch
+    instances: Instances = Field(default_factory=Instances)
+
+    @property
+    def model_names(self) -> dict[str, str]:
+        models = self.models
+        networks = {f"network_{each.ending}": self.network_model(each) for each in (CPU, GPU)}
+        return {
+            "ensemble": models.ensemble,
+            "preprocessing": models.preprocessing,
+            **networks,
+            "postprocessing": models.postprocessing,
+        }
+
+    def programs(self, layout: Layout) -> list[str]:
+        return [self.models.preprocessing, self.models.postprocessing]
+
+    def network_model(self, engine: Engine) -> str:
+        return f"{self.models.network}_{engine.ending}"
+
+    @property
+    def most(self) -> int:
+        """Rows of requests that share a batch."""
+        return self.batch.max or int(self.config.max_batch_size)
+
+    def adapt(self, member: Any) -> None:
+        self.batch.set_in(member)
+        counts = self.instances
+        if member.name == self.models.preprocessing:
+            set_count(member, counts.preprocessing)
+        elif member.name in map(self.network_model, (CPU, GPU)):
+            on_gpu = member.platform == PLAN
+            set_count(member, counts.network_on_gpu if on_gpu else counts.network)

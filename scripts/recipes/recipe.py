@@ -7,11 +7,11 @@ from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from bundle_serving import agreement
 from bundle_serving.agreement import Agreement
@@ -28,7 +28,6 @@ from scripts.recipes.asking import Asked
 from scripts.recipes.asking import Server as Server
 from scripts.recipes.folders import own
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
-from scripts.recipes.parts import Ensemble, Part
 from scripts.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -36,6 +35,17 @@ if TYPE_CHECKING:
 
 # The files of each member's version folder: a file to copy, or text to write.
 Contents = Mapping[str, Mapping[str, Path | str]]
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")]
+
+
+class Part(BaseModel):
+    # Built only when a recipe of its kind is read: most commands read one or two.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class Ensemble(Part):
+    ensemble: Name
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from pydantic_core import ErrorDetails
 import kinds
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.recipes.parts import Part
-from scripts.recipes.recipe import Recipe
+from scripts.recipes.recipe import Part, Recipe
 
 # Of Recipe's methods, as kinds of users may still have them.
 RENAMED = {

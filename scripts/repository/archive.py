@@ -33,8 +33,6 @@ HERE = ROOT / "build" / "versions"
 RECORD = "version.json"
 PROGRAMS = "programs alone"  # what a pipeline without a network consists of
 
-Hashes = Mapping[str, Mapping[str, str]]
-
 
 @dataclass(frozen=True)
 class Version:

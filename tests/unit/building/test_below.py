@@ -19,7 +19,7 @@ from scripts.base import below, files
 from scripts.base.errors import UserError
 from scripts.intake.signature import whole
 from scripts.recipes import pipelines
-from scripts.recipes.parts import Ensemble
+from scripts.recipes.recipe import Ensemble
 from scripts.repository import archive
 from scripts.settings.settings import DEFAULTS
 
