@@ -42,14 +42,6 @@ BY_OUTPUT = {"BOXES": "boxes", "MASK": "masks"}
 VALUES = "values"  # with an example of its own: a function, frames of a video
 
 
-class Network(msgspec.Struct):
-    """Of a network, what people want to know; from the manifest beside it."""
-
-    name: str
-    weights: str
-    untrained: bool
-
-
 class Candidate(msgspec.Struct, frozen=True):
     """What of a pipeline's requests its candidate gets, in percent."""
 
@@ -239,11 +231,8 @@ class Served:
             "input": config.input[0].name,
             "output": config.output[0].name,
             "steps": steps,
-            "networks": [
-                {"name": each.name, "weights": each.weights, "untrained": each.untrained}
-                for each in networks
-            ],
-            "untrained": any(each.untrained for each in networks),
+            "networks": networks,
+            "untrained": any(each["untrained"] for each in networks),
             "classes": self._list_classes(name, config),
         }
 
@@ -257,17 +246,18 @@ class Served:
         labels = text.splitlines()
         return {"count": len(labels), "first": labels[:FIRST_CLASSES]}
 
-    def _network(self, model: str, version: str) -> Network | None:
+    def _network(self, model: str, version: str) -> dict[str, Any] | None:
+        """What people want to know of it, from the manifest beside it."""
         manifest = self._read(f"{model}/{version}/{MANIFEST}")
         if not manifest:
             return None
         identity = manifest.get("identity", {})
         weights = identity.get("weights") or {}
-        return Network(
-            name=str(identity.get("arch") or identity.get("source") or model),
-            weights=str(weights.get("source", "")) if isinstance(weights, dict) else str(weights),
-            untrained=bool(manifest.get("untrained")),
-        )
+        return {
+            "name": str(identity.get("arch") or identity.get("source") or model),
+            "weights": str(weights.get("source", "") if isinstance(weights, dict) else weights),
+            "untrained": bool(manifest.get("untrained")),
+        }
 
     def _read(self, name: str) -> Any:
         if self._repository is None:

@@ -10,7 +10,7 @@ import grpc
 
 from bundle_door.limits import Limits
 from bundle_door.wire.inference import from_body
-from bundle_door.wire.messages import plain
+from bundle_door.wire.over_http import plain
 from bundle_serving.health import find_example
 from bundle_serving.process import sockets
 from bundle_serving.protocol import kserve

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import asdict
+
 from bundle_door.access.keys import Charged, charge_once
 from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.limits import Limits
@@ -23,7 +25,7 @@ from bundle_door.wire.inference import (
     make_answer,
 )
 from bundle_door.wire.kserve import parse
-from bundle_door.wire.messages import plain
+from bundle_door.wire.over_http import plain
 from bundle_serving.protocol.kserve import pb
 
 Named = Mapping[str, str]
@@ -137,41 +139,24 @@ class Api:
 
     # Shared memory
 
-    async def system_regions(self, request: Request, named: Named) -> Answer:
-        return regions(await self._triton.ask("SystemSharedMemoryStatus", name=named["region"]))
+    async def regions(self, request: Request, named: Named) -> Answer:
+        answer = await self._ask_memory("Status", named)
+        return as_json([plain(answer.regions[name]) for name in sorted(answer.regions)])
 
-    async def cuda_regions(self, request: Request, named: Named) -> Answer:
-        return regions(await self._triton.ask("CudaSharedMemoryStatus", name=named["region"]))
-
-    async def register_system(self, request: Request, named: Named) -> Answer:
-        region = self._json(request, kserve.SystemRegion)
-        await self._triton.ask(
-            "SystemSharedMemoryRegister",
-            name=named["region"],
-            key=region.key,
-            offset=region.offset,
-            byte_size=region.byte_size,
-        )
+    async def register(self, request: Request, named: Named) -> Answer:
+        region = asdict(self._json(request, kserve.REGIONS[named["memory"]]))
+        if "raw_handle" in region:
+            region["raw_handle"] = region["raw_handle"].b64
+        await self._ask_memory("Register", named, **region)
         return Answer()
 
-    async def register_cuda(self, request: Request, named: Named) -> Answer:
-        region = self._json(request, kserve.CudaRegion)
-        await self._triton.ask(
-            "CudaSharedMemoryRegister",
-            name=named["region"],
-            raw_handle=region.raw_handle.b64,
-            byte_size=region.byte_size,
-            device_id=region.device_id,
-        )
+    async def unregister(self, request: Request, named: Named) -> Answer:
+        await self._ask_memory("Unregister", named)
         return Answer()
 
-    async def unregister_system(self, request: Request, named: Named) -> Answer:
-        await self._triton.ask("SystemSharedMemoryUnregister", name=named["region"])
-        return Answer()
-
-    async def unregister_cuda(self, request: Request, named: Named) -> Answer:
-        await self._triton.ask("CudaSharedMemoryUnregister", name=named["region"])
-        return Answer()
+    async def _ask_memory(self, what: str, named: Named, **fields: Any) -> Any:
+        method = f"{named['memory'].title()}SharedMemory{what}"
+        return await self._triton.ask(method, name=named["region"], **fields)
 
     # Trace and log
 
@@ -202,10 +187,6 @@ class Api:
 
 def model(named: Named) -> dict[str, str]:
     return {"name": named["model"], "version": named["version"]}
-
-
-def regions(answer: Any) -> Answer:
-    return as_json([plain(answer.regions[name]) for name in sorted(answer.regions)])
 
 
 def without_empty(values: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,8 @@ Handler = Callable[[Request, Mapping[str, str]], Awaitable[Answer]]
 MODEL = r"/v2/models/(?P<model>[^/]+)"
 VERSIONED = MODEL + r"(?:/versions/(?P<version>[0-9]+))?"
 REPOSITORY = r"/v2/repository"
-REGION = r"(?:/region/(?P<region>[^/]+))?"
+MEMORY = r"/v2/(?P<memory>system|cuda)sharedmemory"
+REGION = r"/region/(?P<region>[^/]+)"
 
 
 # For a route that accepts every method.
@@ -98,34 +99,26 @@ def of_streams(streams: Streams) -> list[Route]:
     ]
 
 
-def of_drift(observed: Observed, look: Callable[[], Awaitable[None]]) -> list[Route]:
-    async def read(request: Request, named: Mapping[str, str]) -> Answer:
+def of_observed(observed: Observed, look: Callable[[], Awaitable[None]]) -> list[Route]:
+    async def drift(request: Request, named: Mapping[str, str]) -> Answer:
+        if request.method == "POST":
+            observed.drift.renew()
         await look()  # at what is loaded
         return as_json(observed.tell_drift())
 
-    async def renew(request: Request, named: Mapping[str, str]) -> Answer:
-        observed.drift.renew()
-        return await read(request, named)
-
-    return [for_the_admin("/v2/drift", GET=read, POST=renew)]
-
-
-def of_totals(totals: Callable[[], object]) -> list[Route]:
-    async def read(request: Request, named: Mapping[str, str]) -> Answer:
-        return as_json(totals())
-
-    return [for_the_admin("/v2/answered", GET=read)]
-
-
-def of_shadows(observed: Observed) -> list[Route]:
-    async def read(request: Request, named: Mapping[str, str]) -> Answer:
+    async def shadows(request: Request, named: Mapping[str, str]) -> Answer:
+        if request.method == "POST":
+            observed.shadows.clear()
         return as_json(observed.tell_shadows())
 
-    async def begin(request: Request, named: Mapping[str, str]) -> Answer:
-        observed.shadows.clear()
-        return await read(request, named)
+    async def totals(request: Request, named: Mapping[str, str]) -> Answer:
+        return as_json(observed.totals())
 
-    return [for_the_admin("/v2/shadows", GET=read, POST=begin)]
+    return [
+        for_the_admin("/v2/drift", GET=drift, POST=drift),
+        for_the_admin("/v2/shadows", GET=shadows, POST=shadows),
+        for_the_admin("/v2/answered", GET=totals),
+    ]
 
 
 def of_candidates(folder: Path, served: Served, limits: Limits) -> list[Route]:
@@ -184,16 +177,9 @@ def of_triton(api: Api) -> list[Route]:
         for_the_admin(REPOSITORY + "/index", POST=api.index),
         for_the_admin(REPOSITORY + "/models/(?P<model>[^/]+)/load", POST=api.load),
         for_the_admin(REPOSITORY + "/models/(?P<model>[^/]+)/unload", POST=api.unload),
-        for_the_admin(f"/v2/systemsharedmemory{REGION}/status", GET=api.system_regions),
-        for_the_admin(
-            "/v2/systemsharedmemory/region/(?P<region>[^/]+)/register", POST=api.register_system
-        ),
-        for_the_admin(f"/v2/systemsharedmemory{REGION}/unregister", POST=api.unregister_system),
-        for_the_admin(f"/v2/cudasharedmemory{REGION}/status", GET=api.cuda_regions),
-        for_the_admin(
-            "/v2/cudasharedmemory/region/(?P<region>[^/]+)/register", POST=api.register_cuda
-        ),
-        for_the_admin(f"/v2/cudasharedmemory{REGION}/unregister", POST=api.unregister_cuda),
+        for_the_admin(f"{MEMORY}(?:{REGION})?/status", GET=api.regions),
+        for_the_admin(f"{MEMORY}{REGION}/register", POST=api.register),
+        for_the_admin(f"{MEMORY}(?:{REGION})?/unregister", POST=api.unregister),
     ]
 
 

@@ -102,6 +102,8 @@ class CudaRegion(Struct, forbid_unknown_fields=True):
     device_id: Count = 0
 
 
+REGIONS = {"system": SystemRegion, "cuda": CudaRegion}
+
 # null resets a setting to its value at the start.
 TraceSettings = dict[str, str | list[str] | None]
 LogSettings = dict[str, bool | Annotated[int, Meta(ge=0, lt=2**32)] | str | None]

@@ -1,12 +1,15 @@
-"""What came over gRPC, as it would have come over HTTP: so what looks at requests and answers knows
-one form."""
+"""Messages of gRPC as they are over HTTP: Triton's; and what came over gRPC, so that what looks at
+requests and answers knows one form."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from google.protobuf.message import Message
 
 from bundle_door.answers import Answer
 from bundle_door.limits import Limits
@@ -55,3 +58,36 @@ def translate_answer(answer: Answer) -> Answer:
     if answer.headers.get("content-type") != GRPC_TYPE:
         return answer
     return make_answer(pb.ModelInferResponse.FromString(answer.body), ALL_BINARY, Limits())
+
+
+def plain(message: Message) -> dict[str, Any]:
+    """As Triton's own HTTP server tells it: all fields except unset messages and oneof fields;
+    64-bit numbers as numbers.
+
+    (json_format would turn those into strings.)
+    """
+    return {
+        field.name: _field(field, getattr(message, field.name))
+        for field in message.DESCRIPTOR.fields
+        if not field.has_presence or message.HasField(field.name)
+    }
+
+
+def _field(field: Any, value: Any) -> Any:
+    kind = field.message_type
+    if kind is not None and kind.GetOptions().map_entry:
+        of_value = kind.fields_by_name["value"]
+        return {key: _value(of_value, value[key]) for key in sorted(value)}
+    if field.is_repeated:
+        return [_value(field, item) for item in value]
+    return _value(field, value)
+
+
+def _value(field: Any, value: Any) -> Any:
+    if field.message_type is not None:
+        return plain(value)
+    if field.enum_type is not None:
+        return field.enum_type.values_by_number[value].name
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value

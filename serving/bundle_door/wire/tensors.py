@@ -19,6 +19,10 @@ INTEGERS = {
     "INT8": "b", "INT16": "h", "INT32": "i", "INT64": "q",
 }  # fmt: skip
 FLOATS = {"FP32": "f", "FP64": "d"}
+# What a value is in JSON.
+KINDS: dict[str, Any] = {
+    **dict.fromkeys(INTEGERS, int), **dict.fromkeys(FLOATS, float), "BOOL": bool, "BYTES": str,
+}  # fmt: skip
 SIZES = {name: array(code).itemsize for name, code in (INTEGERS | FLOATS).items()}
 SIZES |= {"BOOL": 1, "FP16": 2, "BF16": 2}
 # A string is preceded by its length.
@@ -87,7 +91,10 @@ def _flat(data: bytes, datatype: str, dimensions: int, name: str) -> list[Any]:
             f"input '{name}': 'data' has more than {MOST_OBJECTS} lists or texts; send a flat list,"
             " or binary data",
         )
-    kind = _kind(datatype, name)
+    if (kind := KINDS.get(datatype)) is None:
+        raise Refused(
+            400, f"input '{name}': {datatype} cannot be sent as JSON; send it with binary_data_size"
+        )
     for _ in range(depth):
         kind = list[kind]  # type: ignore[valid-type]
     values: list[Any] = decode(data, kind, f"input '{name}': 'data' is not {datatype}")
@@ -100,17 +107,3 @@ def _depth(data: bytes) -> int:
     # No value begins with a bracket, so the leading brackets are the lists around the first value.
     squeezed = data[:1000].translate(None, b" \t\r\n")
     return len(squeezed) - len(squeezed.lstrip(b"["))
-
-
-def _kind(datatype: str, name: str) -> Any:
-    if datatype in INTEGERS:
-        return int
-    if datatype in FLOATS:
-        return float
-    if datatype == "BOOL":
-        return bool
-    if datatype == "BYTES":
-        return str
-    raise Refused(
-        400, f"input '{name}': {datatype} cannot be sent as JSON; send it with binary_data_size"
-    )
