@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,42 +39,32 @@ CLIENT = "monitoring"
 KEY, CERTIFICATE = FOLDER / "server.key", FOLDER / "server.pem"
 
 
-@dataclass(frozen=True)
-class Places:
-    """Where Prometheus finds the server, and others find it."""
-
-    server: str
-    alertmanager: str
-    prometheus: str
-
-    @classmethod
-    def for_server(cls, known: State, settings: Settings) -> Places:
-        if known.flavour == "local":
-            return cls(
-                str(known.where(known.settings_at_start.metrics_port)),
-                f"127.0.0.1:{alertmanager_port.value_in(settings)}",
-                f"127.0.0.1:{prometheus_port.value_in(settings)}",
-            )
-        names = f"server:{METRICS}", f"alertmanager:{ALERTMANAGER}", f"prometheus:{PROMETHEUS}"
-        return cls(*names)
+def _find_places(known: State, settings: Settings) -> tuple[str, str, str]:
+    """Of the server and Alertmanager, as Prometheus finds them, and of Prometheus itself."""
+    if known.flavour != "local":
+        return f"server:{METRICS}", f"alertmanager:{ALERTMANAGER}", f"prometheus:{PROMETHEUS}"
+    server = str(known.where(known.settings_at_start.metrics_port))
+    here = (each.value_in(settings) for each in (alertmanager_port, prometheus_port))
+    alertmanager, prometheus = (f"127.0.0.1:{port}" for port in here)
+    return server, alertmanager, prometheus
 
 
 def write(known: State, settings: Settings, latency_ms: float | None) -> float:
     """What Prometheus and Grafana read, for the server that runs; returns the bound of late answers
     in milliseconds."""
-    places = Places.for_server(known, settings)
+    server_place, alertmanager, prometheus = _find_places(known, settings)
     FOLDER.mkdir(parents=True, exist_ok=True)
     FOLDER.chmod(0o755)  # in a container its reader is another user
     bound = nearest(latency_ms / 1000) if latency_ms else BOUND_S
     files.write(FOLDER / "rules.yml", rules(bound))
     config: dict[str, Any] = yaml.safe_load((SOURCE / "prometheus.yml").read_text())
     (alertmanagers,) = config["alerting"]["alertmanagers"]
-    alertmanagers["static_configs"] = [{"targets": [places.alertmanager]}]
+    alertmanagers["static_configs"] = [{"targets": [alertmanager]}]
     (server,) = config["scrape_configs"]
-    server["static_configs"] = [{"targets": [places.server]}]
+    server["static_configs"] = [{"targets": [server_place]}]
     server |= _describe_access(known)
     files.write(FOLDER / "prometheus.yml", yaml.safe_dump(config, sort_keys=False))
-    dashboards.write(FOLDER / "grafana", f"http://{places.prometheus}")
+    dashboards.write(FOLDER / "grafana", f"http://{prometheus}")
     return bound * 1000
 
 

@@ -22,9 +22,8 @@ from pathlib import Path
 from bundle_serving.address import Address
 from extensions.capture import replaying
 from extensions.capture.arguments import key, of, speed, url
-from extensions.capture.comparing import Compared
 from extensions.capture.kept import Kept, find_server
-from extensions.capture.replaying import Past, Present
+from extensions.capture.replaying import Compared, Past, Present
 from scripts.base import console, interrupts, lock, tables
 from scripts.base.errors import UserError
 from scripts.measuring import server_side

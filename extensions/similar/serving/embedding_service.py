@@ -13,8 +13,10 @@ import os
 import select
 import shutil
 import signal
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +30,7 @@ os.environ["PYTRITON_NO_TENSORSTORE"] = "1"
 import numpy as np
 from pytriton.model_config import DynamicBatcher, ModelConfig, Tensor
 from pytriton.models import model
+from pytriton.triton import TritonBase, TritonLifecyclePolicy
 
 from bundle_serving.address import Address
 from bundle_serving.health import IMAGE, own, reason_not_to_trust
@@ -35,11 +38,11 @@ from bundle_serving.pictures import Transform
 from bundle_serving.process.processes import children_of
 from bundle_serving.process.start_server import libpython_folder
 
-from .behind_the_door import MODEL_STORE, Server
 from .embeddings import Embedder, Network
 from .handshake import IN_AN_INSTANCE, patient
 
 MODEL = "embedding"
+MODEL_STORE = Path("work") / "model-store"
 INSTANCES = 2
 MOST_TOGETHER = 64
 EXIT_TIMEOUT_S = 10
@@ -99,6 +102,65 @@ def door(options: argparse.Namespace) -> list[str]:
     key = options.admin_key_file
     words = [f"--address={options.address}", f"--http-port={options.port}"]
     return [*words, *([f"--admin-key-file={key}"] if key else [])]
+
+
+class Server(TritonBase):  # type: ignore[misc]  # PyTriton comes without types
+    """On Unix sockets, which want no token, and behind the door: PyTriton's own start puts its
+    token on a command line that everyone can read, and opens a port."""
+
+    def __init__(self, run_dir: Path, model: str, shm_prefix: str, door: list[str]) -> None:
+        # In a folder of our own, where nobody else can have put anything.
+        run_dir.mkdir(mode=0o700)
+        super().__init__(
+            "http://127.0.0.1:1",  # where PyTriton would ask it, and nobody answers
+            workspace=(run_dir / MODEL_STORE).parent,
+            # Laid out before the server starts, which loads it then.
+            triton_lifecycle_policy=TritonLifecyclePolicy(
+                launch_triton_on_startup=False, local_model_store=True
+            ),
+        )
+        self._programs = [
+            [
+                "bundle_serving.process.start_server",
+                *("--repository", str(run_dir / MODEL_STORE), "--load-model", model),
+                *("--run-dir", str(run_dir), "--shm-prefix", shm_prefix),
+            ],
+            ["bundle_door", "--run-dir", str(run_dir), "--grpc-port=0", "--metrics-port=0", *door],
+        ]
+        self._children: list[subprocess.Popen[bytes]] = []
+
+    def run_with(self, when_one_ends: Callable[[], object]) -> None:
+        """The models may wait for a process for a minute, so the end of one is reported at once."""
+        with self._cv:
+            self._stopped = False
+        self._when_one_ends = when_one_ends
+        for program in self._programs:
+            child = subprocess.Popen([sys.executable, "-m", *program])
+            self._children.append(child)
+            Thread(target=self._tell_of_its_end, args=(child,), daemon=True).start()
+        self.connect()
+
+    def _tell_of_its_end(self, child: subprocess.Popen[bytes]) -> None:
+        child.wait()
+        self._when_one_ends()
+
+    def end_children(self, seconds: float) -> None:
+        """The door first."""
+        self._when_one_ends = lambda: None
+        for child in reversed(self._children):
+            child.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(seconds)
+            child.kill()
+            child.wait()
+
+    # What PyTriton would ask its server; whether ours answers is seen by questions.
+
+    def _wait_for_server(self) -> None:
+        pass
+
+    def _wait_for_models(self) -> None:
+        pass
 
 
 def bind(triton: Server, network: Network, how: Transform, cores: int) -> None:

@@ -16,8 +16,7 @@ import pytest
 from bundle_door.requests import Note
 from bundle_door.watching.request_log import RequestLog
 from bundle_serving.address import Address
-from extensions.capture.comparing import Compared
-from extensions.capture.replaying import Past, ask_instead, read_log, replay
+from extensions.capture.replaying import Compared, Past, ask_instead, read_log, replay
 from scripts.artefacts.picture import mug
 from scripts.base.errors import UserError
 
