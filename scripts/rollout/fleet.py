@@ -1,5 +1,6 @@
 """Switches several servers from one version to another: each is replaced by one that nobody
-asks until it has passed the proof, and the next only when that one has been judged."""
+asks until it has passed the proof, and the next only when that one has been judged by what it
+answers beside the others."""
 
 from __future__ import annotations
 
@@ -8,16 +9,32 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from bundle_serving.address import Address
+from bundle_serving.infer import Answer
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU
 from scripts.repository import live
 from scripts.repository.archive import Version
-from scripts.rollout.counts import read_counts
-from scripts.rollout.verdict import Seen
+from scripts.rollout.counts import Clients, read_counts
+from scripts.rollout.labelled import Contest
+from scripts.rollout.rollout import (
+    CANARY_TIMES,
+    Refused,
+    Up,
+    ask_version,
+    compare_labelled,
+    gists,
+    judge,
+    require_agreement,
+    watch,
+)
+from scripts.rollout.stream import Stream
+from scripts.rollout.verdict import Agreement, Figures, Seen
+from scripts.server.evaluating import One
 from scripts.server.layouts import fingerprint, lay_out, layout
 from scripts.server.recover import candidate_of
 from scripts.server.served import brings_up
@@ -28,6 +45,11 @@ from scripts.stacks.state import State
 
 # Balancers ask DNS each second, and a server every other.
 SEEN_S = 60
+# So long what servers are told of a candidate holds: if this command is killed, no client asks it
+# any more after that.
+HOLDS_S = 15.0
+# And while labelled data is asked, when none does.
+LABELLED_S = 600
 
 
 @dataclass(frozen=True)
@@ -51,21 +73,14 @@ class Fleet:
     def tell_of_candidate(self, percent: float, seconds: float) -> None:
         """Each live server sends it this share of its clients' requests, for so long."""
         new = self.stack.find_serving(self._switch_back().fingerprint)
-        told = {
-            "model": self.new.pipeline.ensemble,
-            "version": str(self.new.number),
-            "servers": [task.beside for task in new],
-            "share": percent,
-            "seconds": seconds,
-        }
-        self._tell(told)
+        self._tell(servers=[task.beside for task in new], share=percent, seconds=seconds)
 
     def end_candidate(self) -> None:
-        told = {"model": self.new.pipeline.ensemble, "version": str(self.new.number)}
         with suppress(UserError):
-            self._tell(told)
+            self._tell()
 
-    def _tell(self, told: dict[str, Any]) -> None:
+    def _tell(self, **said: Any) -> None:
+        told = {"model": self.new.pipeline.ensemble, "version": str(self.new.number), **said}
         for address in self.find_live():
             try:
                 triton_api.post(address, "/candidates", told)
@@ -94,7 +109,7 @@ class Fleet:
         """Each new server, when the balancer sees it; the next when it is asked for."""
         self._lay_out(self.new)
         for task in self.stack.replace_each(self._switch_back()):
-            self._wait_until_seen([task.address])
+            self._wait_until_seen(task.address)
             yield task.address
 
     def read_counts(self, servers: Sequence[str]) -> Seen:
@@ -104,9 +119,9 @@ class Fleet:
             (read_counts(replace(address, server=each), name) for each in servers), Seen(0, 0)
         )
 
-    def _wait_until_seen(self, servers: Sequence[str]) -> None:
+    def _wait_until_seen(self, server: str) -> None:
         with console.waiting("waiting for the balancer to see it") as waiting:
-            while not all(map(self._can_reach, servers)):
+            while not self._can_reach(server):
                 if waiting.seconds > SEEN_S:
                     raise UserError("the balancer does not see its servers", "see make logs")
                 time.sleep(0.2)
@@ -121,15 +136,12 @@ class Fleet:
 
     def _can_reach(self, server: str) -> bool:
         try:
-            with self._open(server, "/v2/health/ready") as answer:
-                there = self.stack.find_address(self.server, server)
+            there = self.stack.find_address(self.server, server)
+            asked = urllib.request.Request(f"{there.url}/v2/health/ready")
+            with there.open(asked, timeout=5) as answer:
                 return there.is_of(answer.headers)
         except OSError:
             return False
-
-    def _open(self, server: str, path: str) -> Any:
-        there = self.stack.find_address(self.server, server)
-        return there.open(urllib.request.Request(f"{there.url}{path}"), timeout=5)
 
     def turn(self) -> None:
         """Each has been replaced; from now on their engine keeps them so by itself."""
@@ -159,3 +171,117 @@ class Fleet:
 def with_pipelines(stack: ManyServers, server: State, loads: Mapping[str, int]) -> State:
     mark = fingerprint(stack, server.settings_at_start, loads)
     return replace(server, fingerprint=mark, pipelines=dict(loads))
+
+
+@dataclass(frozen=True)
+class FleetSwitch:
+    fleet: Fleet
+    running: Up
+    # What the new version answered where it was compared with PyTorch's answers.
+    answers: Sequence[Answer]
+    contest: Contest | None = None  # on labelled data
+
+    def carry_out(self, stream: Stream, canary: float | None, least: float) -> str:
+        seconds, ratio = self.running.settings.watch_seconds, self.running.settings.max_p99_ratio
+        old, new = self.fleet.old, self.fleet.new
+        if least:
+            with console.waiting(f"asking {old.title} {len(stream.questions)} requests"):
+                asked = ask_version(self.running, new.pipeline.ensemble, old, stream.questions)
+                live = [*asked]
+            proved = self.answers[: len(stream.questions)]
+            found = Agreement.from_gists(gists(old, live), gists(new, proved))
+            require_agreement(found, new, least)
+        before = watch(stream, seconds, f"version {old.number} alone, for comparison")
+        labelled = self.contest.ask_all(old, new.pipeline.ensemble) if self.contest else None
+        if canary:
+            self._try_out(stream, canary, labelled)
+            labelled = None
+        mark, began, usual = (
+            stream.mark(),
+            time.monotonic(),
+            self.fleet.read_counts(self.fleet.servers[old.number]),
+        )
+        came, after = set[str](), before
+        for server in self.fleet.replace_each():
+            if not came:
+                there = self.fleet.find_addresses([server])[0]
+                self._judge_labelled(labelled, new.pipeline.ensemble, there)
+            came.add(server)
+            others = self.fleet.servers[old.number]
+            # Beside the others it is compared with them; at the end, with what was before.
+            beside = {old.number: others, new.number: [server] if others else []}
+            stream.servers = {each: self.fleet.find_addresses(of) for each, of in beside.items()}
+            stream.candidate, stream.share = (new.pipeline.ensemble, new.number), 0.5
+            if not others:
+                stream.serves, stream.candidate = new.number, None
+            what = f"version {new.number} on {len(came)} of {len(came) + len(others)} servers"
+            of_old = (None, None) if others else (before, usual)
+            clients = partial(_clients_objection, self.fleet, [*came], others, of_old[1])
+            after = judge(stream, what, new.number, seconds, ratio, of_old[0], clients)
+            stream.candidate, stream.servers = None, {}
+            if not came <= {*self.fleet.servers[new.number]}:
+                raise Refused(new.number, "one of its servers ended")
+        meanwhile = Figures.from_answers(stream.answers_since(mark))
+        if meanwhile.failed:
+            raise Refused(new.number, f"{meanwhile.failed} requests failed while it came")
+        self.fleet.turn()
+        took = time.monotonic() - began
+        return f"all servers in {took:.0f} s, p99 {before.p99:.0f} -> {after.p99:.0f} ms"
+
+    def back(self, failing: bool = False) -> None:
+        self.fleet.back(failing)
+
+    def _judge_labelled(
+        self, live: list[One[Any]] | None, model: str, only: Address | None = None
+    ) -> None:
+        if self.contest and live:
+            compare_labelled(self.contest, live, self.running, self.fleet.new, model, only)
+
+    def _try_out(self, stream: Stream, canary: float, labelled: list[One[Any]] | None) -> None:
+        """Some servers with the new version, which the others send this share of their clients'
+        requests, and ours."""
+        seconds, new = self.running.settings.watch_seconds, self.fleet.new
+        self.fleet.start_beside(canary)
+        servers = self.fleet.servers[new.number]
+        try:
+            self.fleet.tell_of_candidate(0, LABELLED_S)
+            self._judge_labelled(labelled, self.fleet.candidate)
+            clients = CanarysClients(self.fleet, canary)
+            stream.candidate, stream.share = (self.fleet.candidate, new.number), canary / 100
+            what = f"version {new.number} on {len(servers)} of its own, {canary:g}% of the requests"
+            judge(
+                stream,
+                what,
+                new.number,
+                seconds * CANARY_TIMES,
+                self.running.settings.max_p99_ratio,
+                clients_objection=clients.find_objection,
+            )
+        finally:
+            stream.candidate, stream.share = None, 0
+            self.fleet.end_candidate()
+        if self.fleet.servers[new.number] != servers:
+            raise Refused(new.number, "one of its servers ended")
+
+
+class CanarysClients:
+    """Those of the live servers, who are told of the candidate as long as it is watched."""
+
+    def __init__(self, fleet: Fleet, percent: float) -> None:
+        self._fleet, self._percent = fleet, percent
+        self._live, self._told = fleet.find_live(), -HOLDS_S
+        new, live = fleet.new, lambda: self._live
+        self._counted = Clients(live, new.pipeline.ensemble, fleet.candidate, new.number)
+
+    def find_objection(self) -> str | None:
+        if time.monotonic() > self._told + HOLDS_S / 3:
+            self._live = self._fleet.find_live()
+            self._fleet.tell_of_candidate(self._percent, HOLDS_S)
+            self._told = time.monotonic()
+        return self._counted.find_objection()
+
+
+def _clients_objection(
+    fleet: Fleet, new: Sequence[str], others: Sequence[str], before: Seen | None
+) -> str | None:
+    return fleet.read_counts(new).objection(before or fleet.read_counts(others))

@@ -16,8 +16,7 @@ from scripts.recipes.layout import CPU, Layout
 from scripts.repository import live
 from scripts.repository.archive import Version
 from scripts.rollout import proofs
-from scripts.rollout.fleet import Fleet, with_pipelines
-from scripts.rollout.fleet_switch import FleetSwitch
+from scripts.rollout.fleet import Fleet, FleetSwitch, with_pipelines
 from scripts.rollout.labelled import Contest
 from scripts.rollout.rollout import Up
 from scripts.server import engines, loaded_beside

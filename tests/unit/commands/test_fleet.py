@@ -12,8 +12,7 @@ from typing import Any, cast
 import pytest
 
 from bundle_serving.address import Address
-from scripts.rollout.fleet import Fleet
-from scripts.rollout.fleet_switch import FleetSwitch
+from scripts.rollout.fleet import Fleet, FleetSwitch
 from scripts.rollout.rollout import Refused, Up
 from scripts.rollout.stream import Answer, Stream
 from scripts.rollout.verdict import Seen
