@@ -153,6 +153,7 @@ def at_hand(server: State, folder: Path) -> PerfAnalyzer:
         version = f"from the sdk image {server.settings_at_start.triton_tag}"
         analyzer = PerfAnalyzer(run, [IN_THE_SDK], version, folder, addresses)
     else:
+        require(server.flavour)
         (version,) = re.findall(r"==([\d.]+)", (REQUIREMENTS / "perf_analyzer.txt").read_text())
         analyzer = PerfAnalyzer(run_here, _find_installed(), version, folder)
     tried = analyzer.run_program([*analyzer.command, "--version"], folder, None)
@@ -163,7 +164,6 @@ def at_hand(server: State, folder: Path) -> PerfAnalyzer:
 
 def _find_installed() -> list[str]:
     """PyPI's, in the project's environment."""
-    require_libb64()
     bootstrap.ensure("perf_analyzer")
     (cuda_runtime,) = VENV.glob("lib/python*/site-packages/nvidia/cuda_runtime/lib")
     return ["env", f"LD_LIBRARY_PATH={cuda_runtime}", str(BINARY)]
@@ -171,28 +171,21 @@ def _find_installed() -> list[str]:
 
 def require(name: str) -> None:
     """Checked before anything slow starts; the gpu flavour's image has everything."""
-    if name != "gpu":
-        require_processor()
-        require_libb64()
+    if name == "gpu":
+        return
+    if platform.machine() != "x86_64":
+        raise UserError(
+            f"there is no perf_analyzer for {platform.machine()}",
+            "measure on x86-64; .venv/bin/python -m benchmark.soak needs none",
+        )
+    if not has_libb64():
+        raise UserError(f"perf_analyzer needs {LIBB64}, which is missing", LIBB64_REMEDY)
 
 
 def require_here() -> None:
     """For the server that runs, or would be started."""
     known = state.load()
     require(known.flavour if known else flavour.choose(Settings.load())[0])
-
-
-def require_processor() -> None:
-    if platform.machine() != "x86_64":
-        raise UserError(
-            f"there is no perf_analyzer for {platform.machine()}",
-            "measure on x86-64; .venv/bin/python -m benchmark.soak needs none",
-        )
-
-
-def require_libb64() -> None:
-    if not has_libb64():
-        raise UserError(f"perf_analyzer needs {LIBB64}, which is missing", LIBB64_REMEDY)
 
 
 def has_libb64() -> bool:
