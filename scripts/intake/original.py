@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bundle_serving.networks import is_ir
 from bundle_serving.onnxruntime_engine import UNSOUND
-from bundle_serving.scores import softmax
+from bundle_serving.scores import sigmoid, softmax
 from scripts.base.errors import UserError
 from scripts.intake import plain
 from scripts.intake.reading import Reading
@@ -161,9 +161,8 @@ def scores(numbers: NDArray[np.float32], reading: Reading) -> NDArray[np.float32
 def probabilities(numbers: NDArray[np.float32], reading: Reading) -> NDArray[np.float32]:
     """What a network's output says of each class: of one class, that it is not, and that it is."""
     if reading.gives == "multi-label":
-        sigmoid: NDArray[np.float32] = np.reciprocal(1 + np.exp(-numbers))
-        return numbers if reading.bounded else sigmoid
+        return numbers if reading.bounded else sigmoid(numbers)
     if numbers.shape[1] == 1:
-        true = numbers if reading.bounded else 1 / (1 + np.exp(-numbers))
+        true = numbers if reading.bounded else sigmoid(numbers)
         return np.concatenate([1 - true, true], axis=1)
     return numbers if reading.bounded else softmax(numbers)
