@@ -19,12 +19,16 @@ class Finding:
     fix: str = ""
 
 
+def judge(what: str, good: bool, detail: str, fix: str, otherwise: str = FAILURE) -> Finding:
+    return Finding(what, OK if good else otherwise, detail, "" if good else fix)
+
+
 def room(what: str, folder: Path, needed_gb: int, made: bool) -> Finding:
     """Whether a disk has room, which takes less if everything large is made already."""
     free = shutil.disk_usage(folder).free / 1e9
+    fix = f"make room: a first run takes up to {needed_gb} GB"
     good = free >= (1 if made else needed_gb)
-    fix = "" if good else f"make room: a first run takes up to {needed_gb} GB"
-    return Finding(what, OK if good else FAILURE, f"{free:.0f} GB free in {folder}", fix)
+    return judge(what, good, f"{free:.0f} GB free in {folder}", fix)
 
 
 def disks(

@@ -11,6 +11,7 @@ from scripts.base import parts
 from scripts.settings.setting import (
     Setting,
     flag,
+    gather,
     number,
     number_or_none,
     of_class,
@@ -142,22 +143,11 @@ class Arguments:
         self.values = values
 
 
-def _list_brought() -> dict[str, Setting[Any]]:
-    """Those of single kinds of pipelines and extensions: their arguments.py."""
-    modules = parts.find("arguments")
-    return {
-        name: each
-        for module in modules
-        for name, each in vars(module).items()
-        if isinstance(each, Setting)
-    }
-
-
 ALL: dict[str, Setting[Any]] = {
     each.name: each
-    for each in (*of_class(Arguments), *of_class(type("Brought", (Arguments,), _list_brought())))
+    for owner in (Arguments, gather(Arguments, None, *parts.find("arguments")))
+    for each in of_class(owner)
 }
-
 
 # Blanks and backslashes in a value are escaped with a backslash.
 _WORD = re.compile(r"(?:\\.|[^\s\\])+", re.DOTALL)

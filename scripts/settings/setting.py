@@ -10,11 +10,13 @@ import re
 from collections.abc import Callable
 from enum import Enum, auto
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 from scripts.base.errors import UserError
 
 T = TypeVar("T")
+U = TypeVar("U")
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -103,10 +105,7 @@ def whole_or(
     fallback: Callable[[], T], comment: str, *parts: Part, most: int | None = None
 ) -> Setting[int | T]:
     """Empty: the fallback's value."""
-
-    def read(text: str) -> int | T:
-        return _whole(text, most) if text else fallback()
-
+    read = _read_or(lambda text: _whole(text, most), fallback)
     return Setting("", read, _describe_wanted(most), comment, *parts)
 
 
@@ -116,10 +115,7 @@ def whole_or_none(comment: str, *parts: Part, most: int | None = None) -> Settin
 
 def count_or_none(comment: str, *parts: Part) -> Setting[int | None]:
     """None at all may be wanted too."""
-
-    def read(text: str) -> int | None:
-        return 0 if text == "0" else _whole(text) if text else None
-
+    read = _read_or(lambda text: 0 if text == "0" else _whole(text), lambda: None)
     return Setting("", read, "0 or a positive integer", comment, *parts)
 
 
@@ -132,10 +128,7 @@ def number(default: str, comment: str, *parts: Part) -> Setting[float]:
 
 
 def number_or_none(comment: str, *parts: Part) -> Setting[float | None]:
-    def read(text: str) -> float | None:
-        return _number(text) if text else None
-
-    return Setting("", read, "a positive number", comment, *parts)
+    return Setting("", _read_or(_number, lambda: None), "a positive number", comment, *parts)
 
 
 def flag(comment: str, *parts: Part) -> Setting[bool]:
@@ -161,7 +154,7 @@ def size(default: str, comment: str, *parts: Part) -> Setting[str]:
 
 
 def path(comment: str, *parts: Part) -> Setting[Path | None]:
-    return Setting("", lambda text: absolute(text) if text else None, "a path", comment, *parts)
+    return Setting("", _read_or(absolute, lambda: None), "a path", comment, *parts)
 
 
 def path_or(words: tuple[str, ...], comment: str, *parts: Part) -> Setting[str]:
@@ -189,6 +182,21 @@ def absolute(text: str) -> Path:
 def of_class(owner: type) -> list[Setting[Any]]:
     """In the order of their definition."""
     return [each for each in vars(owner).values() if isinstance(each, Setting)]
+
+
+def gather(owner: type[T], about: str | None, *modules: ModuleType) -> type[T]:
+    """A class of what kinds of pipelines and extensions bring in such modules of theirs."""
+    found = {
+        name: each
+        for module in modules
+        for name, each in vars(module).items()
+        if isinstance(each, Setting)
+    }
+    return type(f"Brought{owner.__name__}", (owner,), {"__doc__": about, **found})
+
+
+def _read_or(read: Callable[[str], T], fallback: Callable[[], U]) -> Callable[[str], T | U]:
+    return lambda text: read(text) if text else fallback()
 
 
 def _describe_wanted(most: int | None) -> str:

@@ -29,6 +29,7 @@ from scripts.settings.setting import (
     Setting,
     choice,
     count_or_none,
+    gather,
     number,
     of_class,
     path,
@@ -344,24 +345,16 @@ def _of_the_door() -> type[Group]:
     return type("Door", (Group,), {"__doc__": "The door", **found})
 
 
-def _make_group(title: str, *modules: Any) -> type[Group]:
-    """What kinds of pipelines and extensions bring: their settings.py."""
-    found: dict[str, Any] = {"__doc__": title}
-    for module in modules:
-        found |= {name: each for name, each in vars(module).items() if isinstance(each, Setting)}
-    return type("Brought", (Group,), found)
-
-
 GROUPS: tuple[type[Group], ...] = (
     Served,
-    _make_group("Of single kinds of pipelines", *parts.find_in([KINDS], "settings")),
+    gather(Group, "Of single kinds of pipelines", *parts.find_in([KINDS], "settings")),
     Place,
     _of_the_door(),
     Switching,
     Keeping,
     Gpu,
     Building,
-    *(_make_group(each.__doc__, each) for each in parts.find_in([EXTENSIONS], "settings")),
+    *(gather(Group, each.__doc__, each) for each in parts.find_in([EXTENSIONS], "settings")),
 )
 ALL: dict[str, Setting[Any]] = {each.name: each for each in chain(*map(of_class, GROUPS))}
 
@@ -369,7 +362,7 @@ ALL: dict[str, Setting[Any]] = {each.name: each for each in chain(*map(of_class,
 def _add_own() -> None:
     """Those of the user's own kinds of pipelines, which are in no document of the project's."""
     for module in parts.find_in([parts.find_own_kinds()], "settings"):
-        for each in of_class(_make_group("", module)):
+        for each in of_class(gather(Group, None, module)):
             if each.name in ALL:
                 raise UserError(
                     f"{module.__file__}: {each.name} is a setting already", "give it another name"

@@ -21,7 +21,7 @@ from scripts import bootstrap
 from scripts.artefacts import gpus
 from scripts.base import console, ports, tables
 from scripts.base.errors import UserError
-from scripts.base.findings import FAILURE, OK, WARNING, Finding, disks, room
+from scripts.base.findings import FAILURE, OK, WARNING, Finding, disks, judge, room
 from scripts.base.paths import PYTHON, ROOT, VENV
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from scripts.repository import archive
@@ -123,8 +123,8 @@ def _local() -> Iterator[Finding]:
         missing = UserError.from_fault(fault)
         yield Finding("libpython", FAILURE, missing.cause, missing.remedy)
     free = shutil.disk_usage("/dev/shm").free // 2**20
-    fix = "" if free >= SHM_MB else "mount -o remount,size=1g /dev/shm"
-    yield Finding("/dev/shm", OK if free >= SHM_MB else FAILURE, f"{free} MB free", fix)
+    fix = "mount -o remount,size=1g /dev/shm"
+    yield judge("/dev/shm", free >= SHM_MB, f"{free} MB free", fix)
 
 
 def _gpu(settings: Settings) -> Iterator[Finding]:
@@ -138,8 +138,8 @@ def _gpu(settings: Settings) -> Iterator[Finding]:
         return
     yield Finding("driver", WARNING if warning else OK, warning or gpu.driver)
     roomy = gpus.number(gpu.memory) >= GPU_MEMORY_MIB
-    fix = "" if roomy else "a small ARCH=, and a smaller OPT_BATCH="
-    yield Finding("gpu memory", OK if roomy else WARNING, gpu.memory, fix)
+    fix = "a small ARCH=, and a smaller OPT_BATCH="
+    yield judge("gpu memory", roomy, gpu.memory, fix, WARNING)
     yield Finding("images", OK, f"pytorch, tritonserver and sdk are all of {tag}")
 
 
@@ -152,9 +152,8 @@ def _images(stack: DockerStack) -> Iterator[Finding]:
 
 def _memory() -> Finding:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    good = total >= MEMORY_GB
-    fix = "" if good else "export and serving need about 3 GB; a small ARCH= needs less"
-    return Finding("memory", OK if good else WARNING, f"{total:.0f} GB", fix)
+    fix = "export and serving need about 3 GB; a small ARCH= needs less"
+    return judge("memory", total >= MEMORY_GB, f"{total:.0f} GB", fix, WARNING)
 
 
 def _ports(settings: Settings) -> Iterator[Finding]:
@@ -167,8 +166,8 @@ def _ports(settings: Settings) -> Iterator[Finding]:
             yield Finding("address", FAILURE, fault.cause, fault.remedy)
             return
         detail = f"{port} {'is used by this server' if port in ours else who or 'is free'}"
-        fix = f"stop it, or make up {name}={port + 100}" if who else ""
-        yield Finding(name.replace("_", " ").lower(), FAILURE if who else OK, detail, fix)
+        fix = f"stop it, or make up {name}={port + 100}"
+        yield judge(name.replace("_", " ").lower(), not who, detail, fix)
 
 
 def _weights(settings: Settings) -> Finding:
@@ -176,9 +175,8 @@ def _weights(settings: Settings) -> Finding:
     if weights == "random":
         return Finding("weights", WARNING, "untrained: the labels mean nothing", "WEIGHTS=default")
     if weights != "default":
-        found = Path(weights).is_file()
-        fix = "" if found else "give an existing .pth or .safetensors file"
-        return Finding("weights", OK if found else FAILURE, weights, fix)
+        fix = "give an existing .pth or .safetensors file"
+        return judge("weights", Path(weights).is_file(), weights, fix)
     if settings.arch == DRAWN:
         return Finding("weights", OK, "the project's own, of drawings")
     if reason := why_unavailable(settings):
@@ -188,9 +186,9 @@ def _weights(settings: Settings) -> Finding:
 
 
 def _libb64() -> Finding:
-    if has_libb64():
-        return Finding("libb64", OK, "installed (for make bench)")
-    return Finding("libb64", WARNING, "missing; make bench needs it", LIBB64_REMEDY)
+    good = has_libb64()
+    detail = "installed (for make bench)" if good else "missing; make bench needs it"
+    return judge("libb64", good, detail, LIBB64_REMEDY, WARNING)
 
 
 def _installer() -> Finding:
@@ -200,5 +198,5 @@ def _installer() -> Finding:
         good = subprocess.run(command, capture_output=True, timeout=15).returncode == 0
     except subprocess.TimeoutExpired:
         good = False
-    fix = "" if good else "check the network and PIP_INDEX_URL, PIP_CERT, or a proxy's variables"
-    return Finding("pip", OK if good else WARNING, "reaches its index" if good else "no index", fix)
+    fix = "check the network and PIP_INDEX_URL, PIP_CERT, or a proxy's variables"
+    return judge("pip", good, "reaches its index" if good else "no index", fix, WARNING)
