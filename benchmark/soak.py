@@ -68,9 +68,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def find_subject(up: Up) -> Subject:
     """Its processes, which are seen from here in a container too."""
-    contained = isinstance(up.stack, DockerStack)
-    root = up.stack.root() if isinstance(up.stack, DockerStack) else up.server.pid
-    if not root or (contained and os.getuid() != 0):
+    container = up.stack.compose.find("server") if isinstance(up.stack, DockerStack) else None
+    root = container.attrs["State"]["Pid"] if container else up.server.pid
+    if not root or (container and os.getuid() != 0):
         raise UserError("the server's processes cannot be seen from here", "run this as root")
     return Subject(root, str(up.server.http), str(up.server.grpc), up.server.main)
 

@@ -9,19 +9,25 @@ Does nothing if the live version already is what is requested.
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
-from functools import partial
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
 
+from scripts.artefacts.gpus import Gpu
+from scripts.artefacts.step import ENGINE, TRY_POST, Step
 from scripts.artefacts.workspace import Workspace
 from scripts.base import console, lock
-from scripts.base.errors import run_guarded
+from scripts.base.errors import UserError, run_guarded
 from scripts.recipes import pipelines
 from scripts.recipes.layout import Layout
 from scripts.repository import model_folders
 from scripts.server import engines, layouts, served, up
 from scripts.settings.settings import Settings
-from scripts.stacks import ran_before
+from scripts.stacks.containers import DockerStack
+from scripts.stacks.gpu import GpuStack
 from scripts.stacks.stack import Stack
 
 
@@ -34,7 +40,7 @@ def main() -> int:
         settings = up.fill_from_version(
             settings, pipelines.main(), served.serving(pipelines.main())
         )
-    stack = ran_before.steps_of(settings)
+    stack = (StepsRanBeforeOnGpu if settings.flavour == "gpu" else StepsRanBefore)(settings)
     how = layouts.layout(settings, engines.engine_for(stack))
     with lock.one_at_a_time():
         if sys.argv[1:] == ["candidate"]:
@@ -68,6 +74,42 @@ def judge_candidate(how: Layout) -> None:
 def find_workspace() -> Workspace:
     """Where the earlier steps left their results."""
     return Workspace(engines.CACHE / pipelines.main().ensemble)
+
+
+class StepsRanBefore(DockerStack):
+    """The stack as seen from this container: the earlier steps ran in containers of their own and
+    left their results in build/cache. None can be run from here, but what tries the user's
+    post.py."""
+
+    def run_step(self, step: Step, *arguments: str | Path) -> None:
+        if step is TRY_POST:
+            step.run_here(*arguments)
+            return
+        raise UserError(
+            f"this needs the step {step.module}, which did not run before this one",
+            "docker compose up --wait runs only export, engine and layout; use make for the rest",
+        )
+
+
+class StepsRanBeforeOnGpu(StepsRanBefore, GpuStack):
+    """The GPU and its TensorRT are those that the plan was just built for."""
+
+    @cached_property
+    def gpus(self) -> list[Gpu]:
+        return [Gpu(**self._plan["gpu"])]
+
+    def tensorrt(self) -> str:
+        return str(self._plan["identity"]["TensorRT"])
+
+    @cached_property
+    def _plan(self) -> dict[str, Any]:
+        built = find_workspace().plan / "manifest.json"
+        try:
+            plan: dict[str, Any] = json.loads(built.read_text())
+            return plan
+        except (OSError, ValueError):
+            self.run_step(ENGINE)
+            raise
 
 
 if __name__ == "__main__":

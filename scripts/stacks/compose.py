@@ -219,6 +219,14 @@ def _find_serving(servers: Iterable[Container]) -> str:
 
 
 @cache
+def list_staying() -> tuple[str, ...]:
+    """Services that have their own commands, and stay when the server is replaced."""
+    import yaml  # a tenth of a second, which commands that only ask do not have
+
+    return tuple(yaml.safe_load((ROOT / "compose.extra.yaml").read_text())["services"])
+
+
+@cache
 def find_revision() -> str:
     """The last commit that changed what the images are built from, so that others restart nothing;
     empty if this checkout has no history, or changes that are in no commit."""

@@ -8,7 +8,6 @@ import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,7 +29,7 @@ from scripts.repository import live, place
 from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, certificates, exposure, handover, state, temporary
-from scripts.stacks.compose import PROJECT, RELAY_FOLDER, SERVED, SERVICE, Compose
+from scripts.stacks.compose import PROJECT, RELAY_FOLDER, SERVED, SERVICE, Compose, list_staying
 from scripts.stacks.engine import (
     execute,
     last_line,
@@ -58,19 +57,10 @@ GOES_WITH_IT = "/run/triton"
 MOST_STARTS = 3
 
 
-@cache
-def list_staying() -> tuple[str, ...]:
-    """Services that have their own commands, and stay when the server is replaced."""
-    import yaml  # a tenth of a second, which commands that only ask do not have
-
-    return tuple(yaml.safe_load((ROOT / "compose.extra.yaml").read_text())["services"])
-
-
 class DockerStack:
     flavour = "cpu"
     many: Many | None = None
     compose_files: tuple[str, ...] = ("compose.yaml",)
-    own_images: tuple[str, ...] = ("export", "server")
     other_layers = 1  # of the server's image, the last: they take networks in, and do not serve
     image_suffix = ""
     # The service whose container runs a step.
@@ -298,11 +288,6 @@ class DockerStack:
         cached = memory.get("stats", {}).get("inactive_file", 0)
         return int(memory["usage"] - cached), int(memory["limit"])
 
-    def root(self) -> int | None:
-        """The number that the server's first process has outside its container."""
-        container = self.compose.find("server")
-        return int(container.attrs["State"]["Pid"]) or None if container else None
-
     def ask_in_server(self, *command: str) -> str:
         """What a program says in its container."""
         container = self.compose.find("server")
@@ -379,12 +364,7 @@ class DockerStack:
         ):
             with suppress(APIError):
                 volume.remove()
-        self.images.remove_all((*self.own_images, "layout", *list_staying()))
-
-    def images_of_folder_name(self) -> list[str]:
-        """Those from the time when the folder's name alone was the project's name."""
-        others = () if self.image_suffix else ("layout", *list_staying())
-        return self.images.find_of_folder_name((*self.own_images, *others))
+        self.images.remove_all()
 
     def _require_readable(self, path: Path) -> None:
         """By the steps' user, who differs from root if root runs make."""

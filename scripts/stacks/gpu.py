@@ -30,7 +30,6 @@ class GpuStack(DockerStack):
 
     flavour = "gpu"
     compose_files = ("compose.yaml", "compose.gpu.yaml")
-    own_images = ("export", "server", "sdk")
     other_layers = 0
     image_suffix = "-gpu"
     services: ClassVar[Mapping[Place, str]] = {

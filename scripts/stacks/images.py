@@ -8,7 +8,6 @@ import json
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -26,7 +25,7 @@ from scripts.base.paths import PYTHON, ROOT
 from scripts.base.text import printable
 from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
-from scripts.stacks.compose import PROJECT, Compose
+from scripts.stacks.compose import PROJECT, Compose, list_staying
 from scripts.stacks.engine import last_line, require_done
 
 WHEELS = ROOT / "docker" / "export" / "wheels"
@@ -168,19 +167,24 @@ class Images:
         with suppress(APIError):  # a container uses it, or another image is built on it
             self._compose.engine.images.remove(name)
 
-    def remove_all(self, services: Iterable[str]) -> None:
-        for service in services:
+    def remove_all(self) -> None:
+        for service in list_services():
             self.remove(self.name(service))
         for image in self._compose.engine.images.list(filters={"label": f"{BUILT_BY}={ROOT}"}):
             for name in image.tags:
                 self.remove(name)
 
-    def find_of_folder_name(self, services: Iterable[str]) -> list[str]:
+    def find_of_folder_name(self) -> list[str]:
         """Those from the time when the folder's name alone was the project's name."""
         if self._compose.project == dotenv_file.folder_name():
             return []
-        names = [f"{dotenv_file.folder_name()}-{each}{self._suffix}" for each in services]
+        names = [f"{dotenv_file.folder_name()}-{each}{self._suffix}" for each in list_services()]
         return [name for name in names if self._compose.engine.images.list(name)]
+
+
+def list_services() -> tuple[str, ...]:
+    """Whose images make builds, in one flavour or another."""
+    return (*RELEASED, "sdk", *list_staying())
 
 
 def name_released(registry: str, service: str) -> str:

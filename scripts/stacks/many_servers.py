@@ -224,9 +224,6 @@ class ManyServers(DockerStack):
     def memory(self) -> None:
         return None
 
-    def root(self) -> None:
-        return None
-
 
 def show_tasks(where: str, tasks: Collection[Task], problems: Collection[str]) -> None:
     rows = [(task.name, task.node, task.state, task.error) for task in tasks]

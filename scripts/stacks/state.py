@@ -83,7 +83,9 @@ class State:
 def load(path: Path = PATH) -> State | None:
     try:
         known = State(**json.loads(path.read_bytes()))
-        if known.flavour not in FLAVOURS or not all(map(_is_text, known.settings.values())):
+        if known.flavour not in FLAVOURS or not all(
+            isinstance(each, str) for each in known.settings.values()
+        ):
             raise ValueError
         return known
     except FileNotFoundError:
@@ -108,10 +110,6 @@ def settings_in_use() -> Settings:
     user."""
     known = load()
     return known.settings_at_start if known else Settings.load()
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def forget_damaged(path: Path = PATH) -> None:

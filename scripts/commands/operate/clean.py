@@ -24,7 +24,7 @@ def main() -> int:
             stack = flavour.stack(name, Settings.load())
             if isinstance(stack, containers.DockerStack):
                 stack.remove_all()
-                older += stack.images_of_folder_name()
+                older += stack.images.find_of_folder_name()
         for wheel in images.WHEELS.glob("*.whl"):
             wheel.unlink()
         if (ROOT / "build").exists():
