@@ -10,13 +10,9 @@ Around the door: Triton's own socket, and over HTTP only if Triton was started w
 from __future__ import annotations
 
 import argparse
-import http.client
 import os
-import socket
 import statistics
 import sys
-import threading
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,8 +21,10 @@ from pathlib import Path
 
 import psutil
 
-from benchmark.load import RAW, Connect, connect_over, infer_path, over_grpc, over_http
+from benchmark.cost import measure_cost
+from benchmark.load import RAW, Connect, Question, connect_over, infer_path, over_grpc, over_http
 from bundle_serving.process import sockets
+from bundle_serving.protocol.over_socket import Connection
 from scripts.base.errors import run_guarded
 from scripts.server.running import running_server
 from scripts.stacks import state
@@ -37,51 +35,6 @@ class Measured:
     per_second: list[float] = field(default_factory=list)
     # Milliseconds of processor time a request, by process.
     cpu_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-
-
-class OverUnixSocket(http.client.HTTPConnection):
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(self.host)
-
-
-def measure_load(
-    connect: Connect,
-    picture: bytes,
-    concurrency: int,
-    seconds: float,
-    processes: list[psutil.Process],
-) -> tuple[float, dict[str, float]]:
-    """Requests a second, and milliseconds of processor time a request."""
-    deadline = time.monotonic() + seconds
-    counts: list[int] = []
-
-    def work() -> None:
-        count = 0
-        with connect() as ask:
-            while time.monotonic() < deadline:
-                ask(picture)
-                count += 1
-        counts.append(count)
-
-    before = cpu_s(processes)
-    started = time.monotonic()
-    threads = [threading.Thread(target=work) for _ in range(concurrency)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    total = sum(counts)
-    spent = {name: 1e3 * (used - before[name]) / total for name, used in cpu_s(processes).items()}
-    return total / (time.monotonic() - started), spent
-
-
-def cpu_s(processes: list[psutil.Process]) -> dict[str, float]:
-    spent: dict[str, float] = defaultdict(float)
-    for process in processes:
-        times = process.cpu_times()
-        spent[process.name()] += times.user + times.system
-    return spent
 
 
 def of_the_server(run_dir: Path) -> list[psutil.Process]:
@@ -117,10 +70,11 @@ def main(argv: list[str] | None = None) -> int:
     results = {name: Measured() for name in ways}
     for _ in range(options.rounds):
         for name, connect in ways.items():
-            rate, spent = measure_load(
-                connect, picture, options.concurrency, options.seconds, processes
+            question = Question(name, connect, [picture])
+            took, spent = measure_cost(
+                question, options.concurrency, options.seconds, lambda: processes
             )
-            results[name].per_second.append(rate)
+            results[name].per_second.append(took.images_per_second)
             for process, cost in spent.items():
                 results[name].cpu_ms[process].append(cost)
     for name, result in results.items():
@@ -149,7 +103,7 @@ def ways_to(
     if triton_http:
         yield (
             "HTTP, around",
-            connect_over(lambda: OverUnixSocket(triton_http), infer_path(), RAW),
+            connect_over(lambda: Connection(Path(triton_http)), infer_path(), RAW),
         )
     yield "HTTP, through", over_http(http, infer_path())
 

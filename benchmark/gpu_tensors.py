@@ -4,10 +4,8 @@ after Triton copied them to the host. PyTorch's arrays, by DLPack."""
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,11 +13,11 @@ from pathlib import Path
 
 from bundle_serving.process.main_pipeline import DEFAULT
 from scripts.base import files
+from scripts.stacks import temporary
 
 BATCH = 32
 PORTS = {"http": 18100, "grpc": 18101, "metrics": 18102}
 URL = f"http://127.0.0.1:{PORTS['http']}/v2/models/{DEFAULT}/infer"
-START_TIMEOUT_S = 120
 
 SCORES = """
 import torch
@@ -69,14 +67,8 @@ def serve_both(copied: bool) -> Iterator[Callable[[], bytes]]:
         command = [sys.executable, "-m", "bundle_serving.process.start_server"]
         command += ["--repository", str(models), "--run-dir", f"{folder}/run"]
         command += [f"--{name}-port={port}" for name, port in PORTS.items()]
-        with log.open("w") as file:
-            server = subprocess.Popen(command, stdout=file, stderr=file)
-        try:
-            _wait(server, log)
+        with temporary.running("PyPI's tritonserver", command, log, _reason_to_wait):
             yield _ask
-        finally:
-            server.terminate()
-            server.wait()
 
 
 def _lay_out(models: Path, copied: bool) -> None:
@@ -88,19 +80,12 @@ def _lay_out(models: Path, copied: bool) -> None:
     (models / DEFAULT / "1").mkdir()
 
 
-def _wait(server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while True:
-        try:
-            _ask()
-            return
-        except OSError as fault:
-            if server.poll() is not None or time.monotonic() > deadline:
-                ending = log.read_text(errors="replace")[-300:]
-                raise RuntimeError(
-                    f"PyPI's tritonserver does not serve it: {fault}; {ending}"
-                ) from None
-            time.sleep(0.5)
+def _reason_to_wait() -> str | None:
+    try:
+        _ask()
+    except OSError as fault:
+        return str(fault)
+    return None
 
 
 def _ask() -> bytes:

@@ -102,7 +102,8 @@ def over_grpc(target: str) -> Connect:
 @dataclass(frozen=True)
 class Round:
     images_per_second: float
-    latencies: list[float]  # of every answer, in seconds
+    latencies: list[float]  # of every answer that counts, in seconds
+    answered: int = 0  # in all
 
     @property
     def p50(self) -> float:
@@ -162,4 +163,5 @@ def summary(answers: list[Answer], concurrency: int, end: float) -> Round:
     return Round(
         len(counted) / (counted[-1].came - begin),
         [answer.came - answer.sent for answer in counted],
+        len(answers),
     )

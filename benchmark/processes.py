@@ -12,21 +12,19 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import subprocess
-import sys
-import tempfile
-import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psutil
 
-from benchmark.load import RAW, Question, measure, over_http
+from benchmark.cost import measure_cost, processes_of
+from benchmark.load import RAW, Question, infer_path, over_http
 from bundle_door.settings import PROCESSES
-from bundle_serving.process import keeper_notes
-from scripts.base.ports import free_ports
+from scripts.stacks import temporary
 
 CONFIG = """
 name: "count" backend: "python" max_batch_size: 16
@@ -47,8 +45,6 @@ class TritonPythonModel:
     def execute(self, requests):
         return [pb_utils.InferenceResponse([count(each)]) for each in requests]
 """
-PATH = "/v2/models/count/infer"
-READY_S, POLL_S = 60, 0.1
 # What a process is called here, by a word of its command.
 NAMES = {
     "envoy": "Envoy",
@@ -69,49 +65,19 @@ def bodies(size: int) -> dict[str, tuple[bytes, dict[str, str]]]:
 
 
 @contextmanager
-def serve(processes: int) -> Iterator[tuple[str, psutil.Process]]:
-    """The address, and the keeper."""
-    with tempfile.TemporaryDirectory() as name:
-        folder, ports = Path(name), free_ports(3)
-        (folder / "models" / "count" / "1").mkdir(parents=True)
-        (folder / "models" / "count" / "config.pbtxt").write_text(CONFIG)
-        (folder / "models" / "count" / "1" / "model.py").write_text(MODEL)
-        (folder / "key").write_text("0123456789abcdef-of-the-benchmark")
-        options = {
-            "load-model": "count",
-            "run-dir": folder / "run",
-            "repository": folder / "models",
-            "admin-key-file": folder / "key",
-            "shm-prefix": f"processes{os.getpid()}_{processes}_",
-            **dict(zip(("http-port", "grpc-port", "metrics-port"), ports, strict=True)),
-        }
-        command = [sys.executable, "-m", "bundle_keeper"]
-        command += [f"--{option}={value}" for option, value in options.items()]
-        environment = os.environ | {PROCESSES: str(processes)}
-        with (folder / "log").open("wb") as log:
-            keeper = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        try:
-            give_up = time.monotonic() + READY_S
-            while not (keeper_notes.readiness(folder / "run") or (False,))[0]:
-                if keeper.poll() is not None or time.monotonic() > give_up:
-                    raise SystemExit(f"error: no server: {(folder / 'log').read_text()[-2000:]}")
-                time.sleep(POLL_S)
-            yield f"localhost:{ports[0]}", psutil.Process(keeper.pid)
-        finally:
-            keeper.terminate()
-            keeper.wait()
+def serve(processes: int, folder: Path) -> Iterator[str]:
+    """The address."""
+    (folder / "models" / "count" / "1").mkdir(parents=True, exist_ok=True)
+    (folder / "models" / "count" / "config.pbtxt").write_text(CONFIG)
+    (folder / "models" / "count" / "1" / "model.py").write_text(MODEL)
+    name, environment = f"the server of {processes}", {PROCESSES: str(processes)}
+    log = folder / f"{processes}.log"
+    with temporary.triton(name, folder / "models", log, "count", environment) as (address, _):
+        yield address
 
 
-def sum_cpu_ms(keeper: psutil.Process) -> dict[str, float]:
-    """Milliseconds of processor time so far."""
-    found: dict[str, float] = defaultdict(float)
-    for process in (keeper, *keeper.children(recursive=True)):
-        times = process.cpu_times()
-        found[name_of(process.cmdline())] += 1e3 * (times.user + times.system)
-    return found
-
-
-def name_of(command: Sequence[str]) -> str:
+def name_of(process: psutil.Process) -> str:
+    command = process.cmdline()
     number = next((word for word in command if word.startswith("--process=")), None)
     if number:
         return f"HTTP service {number.removeprefix('--process=')}"
@@ -130,17 +96,21 @@ def main(argv: list[str] | None = None) -> int:
     costs: dict[tuple[str, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     print(f"load before: {os.getloadavg()[0]:.1f}, cores: {len(os.sched_getaffinity(0))}")
     with ExitStack() as stack:
-        servers = {each: stack.enter_context(serve(each)) for each in options.processes}
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        servers = {each: stack.enter_context(serve(each, folder)) for each in options.processes}
         for _ in range(options.rounds):
             for what, (body, headers) in bodies(options.size).items():
-                for count, (address, keeper) in servers.items():
-                    question = Question(what, over_http(address, PATH, headers), [body])
-                    before = sum_cpu_ms(keeper)
-                    took = measure(question, options.concurrency, options.seconds)
+                for count, address in servers.items():
+                    question = Question(
+                        what, over_http(address, infer_path("count"), headers), [body]
+                    )
+                    find = partial(processes_of, address)
+                    took, spent = measure_cost(
+                        question, options.concurrency, options.seconds, find, name_of
+                    )
                     rates[what, count].append(took.images_per_second)
-                    for name, now in sum_cpu_ms(keeper).items():
-                        share = (now - before.get(name, 0)) / len(took.latencies)
-                        costs[what, count][name].append(share)
+                    for name, cost in spent.items():
+                        costs[what, count][name].append(cost)
     for (what, count), found in rates.items():
         shown = ", ".join(
             f"{name} {statistics.median(cost):.2f}"

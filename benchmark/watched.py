@@ -12,13 +12,12 @@ import statistics
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import psutil
-
-from benchmark.door import measure_load
-from benchmark.load import Connect, infer_path, over_grpc, over_http
+from benchmark.cost import measure_cost, processes_of
+from benchmark.load import Question, infer_path, over_grpc, over_http
 from bundle_serving.process import sockets, traces
 from scripts.base.paths import ROOT
 from scripts.measuring.confidence import Estimate
@@ -71,11 +70,12 @@ def compare(
         # The second one finds the machine warmer.
         for name in sorted(addresses, reverse=bool(number % 2)):
             http, grpc = addresses[name]
-            connect = way(protocol, http, grpc)
-            rate, spent = measure_load(
-                connect, picture, options.concurrency, options.seconds, processes_of(http)
+            connect = over_grpc(grpc) if protocol == "gRPC" else over_http(http, infer_path())
+            question = Question(name, connect, [picture])
+            took, spent = measure_cost(
+                question, options.concurrency, options.seconds, partial(processes_of, http)
             )
-            rates[name].append(rate)
+            rates[name].append(took.images_per_second)
             costs[name].append(sum(spent.values()))
     for what, unit, found in (("throughput", "/s", rates), ("processor time", " ms", costs)):
         before, after = (statistics.median(found[name]) for name in ("off", "on"))
@@ -84,19 +84,6 @@ def compare(
             f"ratio {Estimate.ratio(found['on'], found['off'])}",
             flush=True,
         )
-
-
-def way(protocol: str, http: str, grpc: str) -> Connect:
-    return over_grpc(grpc) if protocol == "gRPC" else over_http(http, infer_path())
-
-
-def processes_of(http: str) -> list[psutil.Process]:
-    port = http.rpartition(":")[2]
-    for process in psutil.process_iter(["cmdline"]):
-        command = process.info["cmdline"] or []
-        if "bundle_keeper" in command and port in command:
-            return [process, *process.children(recursive=True)]
-    raise SystemExit(f"the server on port {port} is gone")
 
 
 @contextmanager

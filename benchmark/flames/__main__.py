@@ -21,11 +21,11 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
+from benchmark.cost import processes_of
 from benchmark.flames.drawing import draw
 from benchmark.flames.stacks import Stack, fold
 from benchmark.load import Question, infer_path, measure, over_http
 from benchmark.scale import table
-from benchmark.watched import processes_of
 from scripts.base.errors import UserError, run_guarded
 from scripts.measuring.machine import machine
 from scripts.server.running import running_server
