@@ -11,6 +11,12 @@ export function element(tag, properties = {}, ...children) {
   return made;
 }
 
+export function button(act, properties, ...children) {
+  const made = element("button", { type: "button", ...properties }, ...children);
+  made.addEventListener("click", act);
+  return made;
+}
+
 export function shape(tag, attributes) {
   const made = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);

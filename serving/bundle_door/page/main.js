@@ -1,5 +1,5 @@
 // The page: what is served, a question, its answers; and how the server is doing.
-import { byId, element } from "./elements.js";
+import { button, byId, element } from "./elements.js";
 import { askForKey, hasKey, json } from "./server.js";
 import { answerOf, canAsk } from "./asking/questions.js";
 import { answered, card, compared, isDrawn, refused, titleOf, told, waiting } from "./answers/answers.js";
@@ -267,9 +267,7 @@ function offerLast() {
   if (!last || last.medium !== mediumOf(chosen())) return say();
   const { questions } = last, [{ file, name }] = questions;
   const what = questions.length > 1 ? `these ${questions.length}` : file ? file.name || "the pasted picture" : name ?? "this text";
-  const ask = element("button", { type: "button" }, `Ask ${chosen().title} about ${what}`);
-  ask.addEventListener("click", () => askAll(questions));
-  say(ask);
+  say(button(() => askAll(questions), {}, `Ask ${chosen().title} about ${what}`));
 }
 
 async function given(files) {

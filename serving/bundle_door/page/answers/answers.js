@@ -1,7 +1,7 @@
 // An answer as people read it: labels with bars, where the time went, what answered.
 import { amountOf, labelOf } from "./bars.js";
 import { cardOf, PICTURES } from "../cards.js";
-import { element } from "../elements.js";
+import { button, element } from "../elements.js";
 import { snippets } from "./snippets.js";
 
 const stepsOf = ({ before, after }) => [
@@ -71,11 +71,7 @@ export function refused(place, pipeline, fault, again) {
   const error = element("div", { className: "error" },
     element("b", {}, fault.message.replace(/\.?$/, ".")),
     element("span", {}, fault.remedy ?? ""));
-  if (fault.passing) {
-    const retry = element("button", { type: "button" }, "Retry");
-    retry.addEventListener("click", again);
-    error.append(retry);
-  }
+  if (fault.passing) error.append(button(again, {}, "Retry"));
   place.replaceChildren(element("h3", {}, titleOf(pipeline)), error);
 }
 
@@ -156,8 +152,7 @@ function copies(pipeline, question, found) {
   const status = element("span", { role: "status" });
   const shown = element("pre", { hidden: true, tabIndex: 0 });
   for (const [name, text] of forms) {
-    const button = element("button", { type: "button" }, name);
-    button.addEventListener("click", async () => {
+    made.append(button(async () => {
       shown.textContent = text;
       shown.hidden = false;
       try {
@@ -166,8 +161,7 @@ function copies(pipeline, question, found) {
       } catch { // over plain HTTP from another machine
         status.textContent = "select it below";
       }
-    });
-    made.append(button);
+    }, {}, name));
   }
   made.append(status, shown);
   return made;

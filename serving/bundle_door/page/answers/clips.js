@@ -1,5 +1,5 @@
 // A video: pictures of it are asked about, one after the other, and a timeline shows their labels.
-import { element } from "../elements.js";
+import { button, element } from "../elements.js";
 import { labelOf } from "./bars.js";
 import { marksOf, titleOf } from "./answers.js";
 import { pictureOf } from "../asking/camera.js";
@@ -62,10 +62,9 @@ export class Clip {
   line(name, runs, seconds) {
     const track = element("span", { className: "track" }, ...runs.map(({ from, to }) => {
       const words = `${name}, ${clock(from)} to ${clock(to)}`;
-      const part = element("button", { type: "button", title: words, "aria-label": words });
+      const part = button(() => { this.player.currentTime = from; }, { title: words, "aria-label": words });
       part.style.left = `${(100 * from) / seconds}%`;
       part.style.width = `${(100 * (to - from)) / seconds}%`;
-      part.addEventListener("click", () => { this.player.currentTime = from; });
       return part;
     }));
     return element("li", {}, element("span", { className: "name" }, name), track);

@@ -1,5 +1,5 @@
 // Answers as a file, for a spreadsheet or a program.
-import { element } from "../elements.js";
+import { button, element } from "../elements.js";
 import { plain } from "./bars.js";
 import { CARDS, cardOf } from "../cards.js";
 
@@ -7,14 +7,10 @@ const FORMS = [["CSV", "text/csv", csv], ["JSON", "application/json", json]];
 
 // Buttons that save what `list` returns then.
 export function offerFiles(list) {
-  return FORMS.map(([name, type, write]) => {
-    const made = element("button", { type: "button", title: `All of these answers, as ${name}` }, name);
-    made.addEventListener("click", () => {
-      const answers = list();
-      save(`${nameOf(answers)}.${name.toLowerCase()}`, type, write(answers));
-    });
-    return made;
-  });
+  return FORMS.map(([name, type, write]) => button(() => {
+    const answers = list();
+    save(`${nameOf(answers)}.${name.toLowerCase()}`, type, write(answers));
+  }, { title: `All of these answers, as ${name}` }, name));
 }
 
 // What one pipeline said of a question, with the share of a picture that it is, or where in it.

@@ -1,5 +1,5 @@
 // What of an answer is shown: classes that are switched off and on, and the least score.
-import { element } from "../elements.js";
+import { button, element } from "../elements.js";
 
 // `textOf`: what is written on it now; nothing where there is none to switch.
 export function chips(names, textOf, changed) {
@@ -14,15 +14,14 @@ export function chips(names, textOf, changed) {
       const mark = element("i", { className: "mark", "aria-hidden": "true" });
       mark.style.background = colour;
       const text = document.createTextNode("");
-      const chip = element("button", { type: "button", "aria-pressed": "true" }, mark, text);
-      made.push({ name, chip, text });
-      chip.addEventListener("click", () => {
+      const chip = button(() => {
         const on = off.has(name);
         if (on) off.delete(name);
         else off.add(name);
         chip.setAttribute("aria-pressed", String(on));
         changed(off);
-      });
+      }, { "aria-pressed": "true" }, mark, text);
+      made.push({ name, chip, text });
       return chip;
     }));
   write();

@@ -1,5 +1,5 @@
 // Many pictures at once: a grid of small ones with their labels, and how far it is.
-import { byId, element } from "../elements.js";
+import { button, byId, element } from "../elements.js";
 import { amountOf, isUnsure, labelOf } from "./bars.js";
 import { marksOf, titleOf } from "./answers.js";
 import { cardOf } from "../cards.js";
@@ -22,14 +22,13 @@ export class Many {
     this.far = element("p", { className: "far", role: "status" });
     this.counts = element("ul", { className: "facts" });
     this.faults = element("ul", { className: "faults" });
-    this.stop = button("Stop", () => {
+    this.stop = button(() => {
       stop();
       this.stopped = true;
       this.tiles.forEach(each => this.say(each));
       this.end("stopped");
-    });
-    this.again = button("", () => this.begin(ask));
-    this.again.className = "again";
+    }, {}, "Stop");
+    this.again = button(() => this.begin(ask), { className: "again" });
     this.grid = element("ul", { className: questions.length > MOST_WHOLE ? "grid long" : "grid", tabIndex: 0, "aria-label": "Answers" }, ...this.tiles.map(each => each.made));
     this.made = element("section", { className: "many" },
       element("div", { className: "many-head" }, this.far, this.stop), ...this.slider(), this.counts, this.faults,
@@ -173,10 +172,4 @@ function tallied(names) {
   const counts = new Map();
   for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
   return [...counts].sort((one, other) => other[1] - one[1]);
-}
-
-function button(name, act) {
-  const made = element("button", { type: "button" }, name);
-  made.addEventListener("click", act);
-  return made;
 }

@@ -1,5 +1,5 @@
 // Two drawn pictures, for those who have none at hand. The server has them, for programs too.
-import { byId, element } from "../elements.js";
+import { button, byId, element } from "../elements.js";
 
 export async function offer(taken) {
   byId("samples").append(...await Promise.all(["mug", "fish"].map(name => offered(name, taken))));
@@ -9,8 +9,6 @@ async function offered(name, taken) {
   const address = `page/asking/${name}.jpg`;
   const picture = await (await fetch(address)).blob();
   const file = Object.assign(new File([picture], `${name}.jpg`, { type: "image/jpeg" }), { address });
-  const button = element("button", { type: "button", title: `A drawn ${name}`, "aria-label": `Ask about a drawn ${name}` },
+  return button(() => taken([file]), { title: `A drawn ${name}`, "aria-label": `Ask about a drawn ${name}` },
     element("img", { alt: "", src: URL.createObjectURL(file) }));
-  button.addEventListener("click", () => taken([file]));
-  return button;
 }
