@@ -22,6 +22,8 @@ class Traces:
 
 @dataclass(frozen=True)
 class Given:
+    """The files in front/config/ know these by their names."""
+
     run_dir: Path
     address: str
     # By name; 0: not opened.

@@ -3,9 +3,10 @@ numbers of arrivals.lua. For bodies over HTTP, limits.py does the same."""
 
 from __future__ import annotations
 
-import json
+import math
 from pathlib import Path
 
+from bundle_door.front.lua import write_program
 from bundle_door.limits import AHEAD_S, BEGIN_S, LATE_S, SLOWEST
 from bundle_door.requests import CLIENT_HEADER
 
@@ -35,22 +36,22 @@ def program(
 ) -> str:
     """For Envoy's Lua. By key, where there are keys; else by address. A balancer sends a message on
     as it comes, but holds the first part of it, and a copy of that, until it is answered."""
-    numbers = {
+    values = {
         "ROOM": int(ROOM * HEAP_BYTES),
-        "KEPT": KEPT_BYTES if at_door else "math.huge",
+        "KEPT": KEPT_BYTES if at_door else math.inf,
         "COPIES": 1 if at_door else 2,
-        "MOST_OF_ONE": "math.huge" if at_door else 2 * KEPT_BYTES,
-        "GATHERS": str(at_door).lower(),
+        "MOST_OF_ONE": math.inf if at_door else 2 * KEPT_BYTES,
+        "GATHERS": at_door,
         "MOST_TIMES": MOST_TIMES,
         "SLOWEST": SLOWEST,
         "BEGIN_MS": int(BEGIN_S * 1000),
         "AHEAD_MS": int(AHEAD_S * 1000),
         "LATE_MS": int(LATE_S * 1000),
+        "STAGES": STAGES,
+        "CLIENT": CLIENT_HEADER if has_keys else None,
+        "NUMBER": NUMBER,
+        "TOLD": TOLD,
+        "THREADS": threads,
+        "SHARED": str(shared) if shared else None,
     }
-    client = f'"{CLIENT_HEADER}"' if has_keys else "nil"
-    head = [f"local {name} = {value}" for name, value in numbers.items()]
-    head += [f'local STAGES, CLIENT = "{STAGES}", {client}']
-    head += [f'local NUMBER, TOLD = "{NUMBER}", "{TOLD}"']
-    file = json.dumps(str(shared)) if shared else "nil"
-    head += [f"local THREADS, SHARED = {threads}, {file}"]
-    return "\n".join([*head, Path(__file__).with_name("arrivals.lua").read_text()])
+    return write_program("arrivals.lua", values)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from bundle_door.answers import Refused
+from bundle_door.front.lua import write_program
 from bundle_door.limits import (
     MOST_ID,
     MOST_NAME,
@@ -101,22 +101,4 @@ def _number(message: bytes, place: int, stop: int) -> tuple[int, int]:
 
 def program() -> str:
     """For Envoy's Lua, with these bounds."""
-    file = Path(__file__).with_name("asked.lua")
-    return f"local MOST_VALUES, MESSAGE = {MOST_VALUES}, {_lua(MESSAGE)}\n{file.read_text()}"
-
-
-def _lua(known: Mapping[int, Bound]) -> str:
-    return (
-        "{" + ", ".join(f"[{number}] = {_fields(bound)}" for number, bound in known.items()) + "}"
-    )
-
-
-def _fields(bound: Bound) -> str:
-    inside = None if bound.inside is None else _lua(bound.inside)
-    named = {"what": f'"{bound.what}"', "most": bound.most, "longest": bound.longest}
-    return _table({**named, "inside": inside})
-
-
-def _table(named: Mapping[str, object]) -> str:
-    given = (f"{name} = {value}" for name, value in named.items() if value is not None)
-    return "{" + ", ".join(given) + "}"
+    return write_program("asked.lua", {"MOST_VALUES": MOST_VALUES, "MESSAGE": MESSAGE})

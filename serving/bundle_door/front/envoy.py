@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from bundle_door import documents
 from bundle_door.front import arrivals, asked, methods
+from bundle_door.front.lua import write_program
 from bundle_door.given import Given
 from bundle_door.limits import LATE_S, Limits
 from bundle_door.requests import ANSWERED_BY, CLIENT_HEADER, REQUEST_ID, TO
@@ -71,8 +72,15 @@ def build_door(given: Given, folder: Path, relay: Path | None = None) -> Config:
             shared=folder / sockets.ROOM,
         ),
         asked=asked.program(),
-        before_triton=write_before_triton(
-            given.run_dir / keeper_notes.COMING, given.traces is not None
+        before_triton=write_program(
+            "before_triton.lua",
+            {
+                "TRACED": given.traces is not None,
+                "COMING": str(given.run_dir / keeper_notes.COMING),
+                "UNKNOWN": OF_AN_UNKNOWN_MODEL,
+                "ON_ITS_WAY": ON_ITS_WAY,
+                "UNAVAILABLE": methods.UNAVAILABLE,
+            },
         ),
         logs_all=["grpc"],
         services=list_services(folder, given.limits, processes),
@@ -184,18 +192,6 @@ def list_services(folder: Path, limits: Limits, processes: int) -> list[Service]
         ("streams", limits.in_flight, HTTP2, [str(folder / sockets.STREAMS)]),
         ("singles", limits.in_flight, HTTP2_OF_FEW, [str(folder / sockets.STREAMS)]),
     ]
-
-
-def write_before_triton(coming: Path, is_traced: bool) -> str:
-    values = {
-        "TRACED": is_traced,
-        "COMING": str(coming),
-        "UNKNOWN": OF_AN_UNKNOWN_MODEL,
-        "ON_ITS_WAY": ON_ITS_WAY,
-        "UNAVAILABLE": methods.UNAVAILABLE,
-    }
-    head = [f"local {name} = {json.dumps(value)}" for name, value in values.items()]
-    return "\n".join([*head, Path(__file__).with_name("before_triton.lua").read_text()])
 
 
 def compute_digest(exposure: Exposure) -> str | None:

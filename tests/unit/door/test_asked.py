@@ -4,6 +4,7 @@ tests/door/test_attacks.py."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from benchmark.torture.messages import hostile
 from benchmark.torture.requests import Target
 from bundle_door.answers import Refused
-from bundle_door.front import asked
+from bundle_door.front import arrivals, asked
 from bundle_door.limits import MOST_ID, MOST_NAME, MOST_PARAMETERS, MOST_TENSORS, MOST_VALUES
 from bundle_serving.protocol.kserve import pb
 
@@ -63,3 +64,12 @@ def test_what_is_hostile(name: str) -> None:
     with pytest.raises(Refused) as refusal:
         asked.check(HOSTILE[name])
     assert refusal.value.status == 400
+
+
+def test_values_before_a_script_are_lua_s() -> None:
+    """Which does not know JSON's escapes of letters, as in a folder's name."""
+    at = Path("/srv/über alles")
+    written = arrivals.program(at_door=True, shared=at / "room").splitlines()
+    assert f'local SHARED = "{at}/room"' in written and "local CLIENT = nil" in written
+    assert "local GATHERS = true" in written and "local MOST_OF_ONE = math.huge" in written
+    assert 'local MESSAGE = {[1] = {["what"] = "a name", ' in asked.program()
