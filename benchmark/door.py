@@ -21,8 +21,16 @@ from pathlib import Path
 
 import psutil
 
-from benchmark.cost import measure_cost
-from benchmark.load import RAW, Connect, Question, connect_over, infer_path, over_grpc, over_http
+from benchmark.load import (
+    RAW,
+    Connect,
+    Question,
+    connect_over,
+    infer_path,
+    measure_cost,
+    over_grpc,
+    over_http,
+)
 from bundle_serving.process import sockets
 from bundle_serving.protocol.over_socket import Connection
 from scripts.base.errors import run_guarded

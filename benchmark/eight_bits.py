@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from onnxruntime.quantization import CalibrationMethod
 
+from benchmark.decoding import time_ways
 from bundle_serving.agreement import Bound
 from bundle_serving.openvino_engine import Engine, has_bf16
 from bundle_serving.pictures import Transform, to_pixels
@@ -90,14 +91,12 @@ def ratios(
     """How many times as fast int8 is as each of the others."""
     engines = [Engine(int8, "int8", threads=1)]
     engines += [Engine(network, each, threads=1) for each in others]
-    seconds: list[list[float]] = [[] for _ in engines]
-    for number in range(rounds + 1):
-        for each, taken in zip(engines, seconds, strict=True):
-            began = time.process_time()
-            for picture in pixels[:TIMED]:
-                each.only_output({"input": picture[None]})
-            if number:  # the first is a warm-up
-                taken.append(time.process_time() - began)
+
+    def compute(engine: Engine) -> None:
+        for picture in pixels[:TIMED]:
+            engine.only_output({"input": picture[None]})
+
+    seconds = time_ways([partial(compute, each) for each in engines], rounds)
     return [Estimate.ratio(taken, seconds[0]) for taken in seconds[1:]]
 
 

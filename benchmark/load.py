@@ -1,4 +1,5 @@
-"""A closed loop of clients: each sends its next question when the last one is answered.
+"""A closed loop of clients: each sends its next question when the last one is answered; and what
+processor time that takes of each process of the server.
 
 As light on the processor as Python allows, since it shares the machine with what it measures:
 threads that wait in the kernel, one kept connection each, the same bytes again and again.
@@ -12,11 +13,13 @@ import itertools
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 
 import grpc
+import psutil
 
 from bundle_serving.protocol.kserve import pb
 from scripts.base.errors import UserError
@@ -30,6 +33,8 @@ RAW = {"Inference-Header-Content-Length": "0"}
 # A connection: a picture goes in, an answer comes out.
 Ask = Callable[[bytes], bytes]
 Connect = Callable[[], AbstractContextManager[Ask]]
+# What a process is called.
+Named = Callable[[psutil.Process], str]
 
 
 @dataclass(frozen=True)
@@ -165,3 +170,36 @@ def summary(answers: list[Answer], concurrency: int, end: float) -> Round:
         [answer.came - answer.sent for answer in counted],
         len(answers),
     )
+
+
+def measure_cost(
+    question: Question,
+    concurrency: int,
+    seconds: float,
+    find: Callable[[], Iterable[psutil.Process]],
+    name: Named = psutil.Process.name,
+) -> tuple[Round, dict[str, float]]:
+    """And milliseconds of the processor a request, by the processes' names."""
+    before = sum_cpu_ms(find(), name)
+    took = measure(question, concurrency, seconds)
+    after = sum_cpu_ms(find(), name)
+    return took, {each: (ms - before.get(each, 0)) / took.answered for each, ms in after.items()}
+
+
+def sum_cpu_ms(processes: Iterable[psutil.Process], name: Named) -> dict[str, float]:
+    """So far."""
+    spent: dict[str, float] = defaultdict(float)
+    for process in processes:
+        times = process.cpu_times()
+        spent[name(process)] += 1e3 * (times.user + times.system)
+    return spent
+
+
+def processes_of(http: str) -> list[psutil.Process]:
+    """Of the server with this port."""
+    port = http.rpartition(":")[2]
+    for process in psutil.process_iter(["cmdline"]):
+        command = process.info["cmdline"] or []
+        if "bundle_keeper" in command and port in command:
+            return [process, *process.children(recursive=True)]
+    raise SystemExit(f"the server on port {port} is gone")

@@ -21,8 +21,7 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
-from benchmark.cost import measure_cost, processes_of
-from benchmark.load import RAW, Question, infer_path, over_http
+from benchmark.load import RAW, Question, infer_path, measure_cost, over_http, processes_of
 from bundle_door.settings import PROCESSES
 from scripts.stacks import temporary
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
-from benchmark.cost import processes_of
+from benchmark.load import processes_of
 from bundle_client import Client
 from scripts.artefacts.picture import mug
 from scripts.base import console

@@ -16,8 +16,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from benchmark.cost import measure_cost, processes_of
-from benchmark.load import Question, infer_path, over_grpc, over_http
+from benchmark.load import Question, infer_path, measure_cost, over_grpc, over_http, processes_of
 from bundle_serving.process import sockets, traces
 from scripts.base.paths import ROOT
 from scripts.measuring.confidence import Estimate

@@ -21,10 +21,8 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
-from benchmark.cost import processes_of
-from benchmark.flames.drawing import draw
-from benchmark.flames.stacks import Stack, fold
-from benchmark.load import Question, infer_path, measure, over_http
+from benchmark.flames.graph import Stack, draw, fold
+from benchmark.load import Question, infer_path, measure, over_http, processes_of
 from benchmark.scale import table
 from scripts.base.errors import UserError, run_guarded
 from scripts.measuring.machine import machine

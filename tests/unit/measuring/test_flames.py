@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from benchmark.flames.drawing import WIDTH, draw, lay_out
-from benchmark.flames.stacks import fold
+from benchmark.flames.graph import WIDTH, draw, fold, lay_out
 
 SCRIPT = """\
  17 
