@@ -13,7 +13,7 @@ from scripts.recipes.layout import GPU, Engine, Share
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-    from bundle_serving.protocol.messages import ModelConfig
+    from bundle_serving.protocol.kserve import ModelConfig
 
 LABELS = "labels.txt"
 # Triton's own switches that a recipe may set, over what the bundle writes. The rest is what the
@@ -27,7 +27,7 @@ def read(path: Path) -> ModelConfig:
     # Half a second to import, and commands that only ask read no config.
     from google.protobuf import text_format
 
-    from bundle_serving.protocol.messages import ModelConfig
+    from bundle_serving.protocol.kserve import ModelConfig
 
     try:
         return text_format.Parse(path.read_text(), ModelConfig())
@@ -125,7 +125,7 @@ def require_switches(triton: Triton, ensemble: str, members: Collection[str]) ->
     """Raises UserError if Triton's grammar has no such switches."""
     if not triton:
         return
-    from bundle_serving.protocol.messages import ModelConfig
+    from bundle_serving.protocol.kserve import ModelConfig
 
     for model, wanted in triton.items():
         if model not in members:

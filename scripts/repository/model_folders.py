@@ -22,7 +22,7 @@ from scripts.recipes.layout import GPU, Engine, Layout
 from scripts.recipes.pipelines import Pipeline
 
 if TYPE_CHECKING:
-    from bundle_serving.protocol.messages import ModelConfig
+    from bundle_serving.protocol.kserve import ModelConfig
     from scripts.recipes.recipe import Contents
 
 NEWEST_VERSION = re.compile(rb"version_policy:?\s*\{\s*latest:?\s*\{\s*num_versions:\s*1\s*\}\s*\}")

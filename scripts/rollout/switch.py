@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from bundle_serving.protocol.messages import ModelConfig
+from bundle_serving.protocol.kserve import ModelConfig
 from scripts.base.errors import UserError
 from scripts.recipes.layout import Engine
 from scripts.repository import live, model_folders

@@ -157,7 +157,7 @@ def lay_out_own(model: str, server: State) -> None:
 def _as_text(path: Path) -> str:
     from google.protobuf import json_format, text_format
 
-    from bundle_serving.protocol.messages import ModelConfig
+    from bundle_serving.protocol.kserve import ModelConfig
 
     try:
         config = json_format.ParseDict(json.loads(path.read_text()), ModelConfig())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,14 +33,6 @@ class Refusal:
 
     reason: str
     busy: bool
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Requests to a model since the server's start."""
-
-    answered: int
-    failed: int
 
 
 class Triton:
@@ -74,22 +67,23 @@ class Triton:
         asked = pb.ModelConfigRequest(name=model, version=version)
         return (await self._stub.ModelConfig(asked, timeout=SECONDS)).config
 
-    async def counts(self) -> dict[str, Counts]:
-        """The sums over all versions of a model."""
+    async def counts(self) -> Counter[str]:
+        """Requests to all versions of a model since the server's start, answered or not."""
         answer = await self._stub.ModelStatistics(pb.ModelStatisticsRequest(), timeout=SECONDS)
-        counts: dict[str, Counts] = {}
+        counts: Counter[str] = Counter()
         for each in answer.model_stats:
-            stats, before = each.inference_stats, counts.get(each.name, Counts(0, 0))
-            counts[each.name] = Counts(
-                before.answered + stats.success.count, before.failed + stats.fail.count
-            )
+            stats = each.inference_stats
+            counts[each.name] += stats.success.count + stats.fail.count
         return counts
 
     async def load(self, model: str, config: Any = None) -> None:
         """With a config that differs from the current one, the model is reloaded."""
         asked = pb.RepositoryModelLoadRequest(model_name=model)
         if config is not None:
-            asked.parameters["config"].string_param = as_json(config)
+            from google.protobuf import json_format  # seldom needed
+
+            text = json_format.MessageToJson(config, preserving_proto_field_name=True)
+            asked.parameters["config"].string_param = text
         await self._stub.RepositoryModelLoad(asked, timeout=LOAD_S)
 
     async def learn(self, pipeline: str) -> None:
@@ -137,9 +131,3 @@ def question(config: Any, own_id: str) -> Any:
     body, length = find_example(plain(config))
     asked = from_body(config.name, "", body, length, Limits(), request_id=own_id)
     return pb.ModelInferRequest.FromString(b"".join(asked.pieces))
-
-
-def as_json(config: Any) -> str:
-    from google.protobuf import json_format  # seldom needed
-
-    return json_format.MessageToJson(config, preserving_proto_field_name=True)

@@ -21,7 +21,7 @@ import grpc
 from bundle_keeper.children import Child
 from bundle_keeper.front import Front
 from bundle_keeper.pauses import Pauses
-from bundle_keeper.triton_control import IN_TRANSIT, Counts, Refusal, Triton
+from bundle_keeper.triton_control import IN_TRANSIT, Refusal, Triton
 from bundle_serving.process import gpu, sockets
 from bundle_serving.process.hands import Hands
 from bundle_serving.process.keeper_notes import MODEL, Notes
@@ -66,7 +66,7 @@ class Watch:
         self._gone = asyncio.Event()  # one of the server's processes has exited
         self._ask_now = asyncio.Event()
         self._ask_now.set()
-        self._counts: dict[str, Counts] = {}
+        self._counts: Counter[str] = Counter()
         self._answered = {self._first: time.monotonic()}  # the time of each pipeline's last answer
         self._wrong: set[str] = set()  # the pipelines that did not answer in the last round
         self._reloaded: set[str] = set()  # and those whose models were reloaded for that

@@ -55,8 +55,11 @@ def ask(
 
 
 def write_request(question: Question) -> tuple[bytes, dict[str, str]]:
-    """Its body and its header."""
-    head, contents = _frame(question, alone(random.randrange(1, MOST_SEQUENCES)))
+    """Its body and its header. It is a whole sequence, for models that keep sequences apart; all
+    others ignore that."""
+    sequence = random.randrange(1, MOST_SEQUENCES)
+    alone = {"sequence_id": sequence, "sequence_start": True, "sequence_end": True}
+    head, contents = _frame(question, alone)
     return head + contents, {LENGTH: str(len(head))}
 
 
@@ -65,12 +68,6 @@ def read_answer(content: bytes, length: str | None) -> Answer:
     # Without it all is JSON: no tensor of the answer has an element.
     at = int(length or len(content))
     return _tensors(json.loads(content[:at])["outputs"], content[at:])
-
-
-def alone(sequence: int) -> Mapping[str, Any]:
-    """The parameters of a request that is a whole sequence, for models that keep sequences apart;
-    all others ignore them."""
-    return {"sequence_id": sequence, "sequence_start": True, "sequence_end": True}
 
 
 def pack_question(question: Question) -> str:

@@ -130,11 +130,9 @@ class Transform:
 Seen = Callable[[int, int, int, float, float], None]
 
 
-def to_pixels(
-    data: bytes | memoryview | NDArray[np.uint8], how: Transform, seen: Seen | None = None
-) -> NDArray[np.uint8]:
+def to_pixels(data: bytes | memoryview | NDArray[np.uint8], how: Transform) -> NDArray[np.uint8]:
     """The bytes of an image file -> uint8 [3, height, width]."""
-    pixels: NDArray[np.uint8] = to_pixels_and_size(data, how, seen)[0]
+    pixels: NDArray[np.uint8] = to_pixels_and_size(data, how)[0]
     return pixels
 
 

@@ -243,14 +243,10 @@ def report(
     reports.leave_out(ours, [each.inputs()[0].shape()[-1] for each in ours.values()])
     rows = len(of_rows) - len(ours)
     ids = [each.request_id() for each in theirs]
-    followed = traceparents(theirs) if reports.traced else []
+    found = (traces.traceparent(each.parameters()) for each in theirs if reports.traced)
+    followed = [each for each in found if each]
     failures = sum(requests[number] not in own_requests for number in failed)
     reports.report_execution(model, version, ids, began, failures, rows, followed, network)
-
-
-def traceparents(requests: Sequence[Any]) -> list[str]:
-    found = (traces.traceparent(each.parameters()) for each in requests)
-    return [each for each in found if each]
 
 
 class PartReports:

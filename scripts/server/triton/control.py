@@ -17,7 +17,7 @@ from google.protobuf import json_format
 from bundle_serving.address import Address
 from bundle_serving.process.cores import UNSEEN
 from bundle_serving.process.guard import GRPC_HEADER
-from bundle_serving.protocol.messages import ModelConfig
+from bundle_serving.protocol.kserve import ModelConfig
 from scripts.base import interrupts, lock
 from scripts.base.errors import UserError
 from scripts.stacks import admin_key

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from google.protobuf import text_format
 
-from bundle_serving.protocol.messages import ModelConfig
+from bundle_serving.protocol.kserve import ModelConfig
 from scripts.recipes import configs
 from scripts.recipes.layout import CPU
 from tests.bare_server import BareServer, bare_server

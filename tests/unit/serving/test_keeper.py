@@ -21,7 +21,7 @@ from bundle_keeper.triton_control import Triton, pb, question
 from bundle_serving.process import hands, keeper_notes
 from bundle_serving.process.keeper_notes import MODEL, Notes
 from bundle_serving.process.processes import Process
-from bundle_serving.protocol.messages import ModelConfig
+from bundle_serving.protocol.kserve import ModelConfig
 from tests.project import wait_until
 
 # Writes down its number, and starts a child; then it waits, or ends as it is told.
