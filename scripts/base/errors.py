@@ -66,6 +66,7 @@ def run_guarded(main: Callable[[], int]) -> int:
         _tell(fault)
         return fault.exit_code
     except KeyboardInterrupt:
+        interrupts.ignore_to_the_end()
         print("interrupted; partial work was discarded", file=sys.stderr)
         return interrupts.INTERRUPTED
     except BrokenPipeError:

@@ -48,6 +48,12 @@ def _pass_over(*_: object) -> None:
     pass
 
 
+def ignore_to_the_end() -> None:
+    """Python gives its handlers up as it ends: a second SIGTERM would then be the exit code."""
+    if signal.getsignal(signal.SIGTERM) is _pass_over:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
 @contextmanager
 def defer_interrupts(until: str) -> Iterator[None]:
     """Raises KeyboardInterrupt afterwards; if it was ignored, it stays ignored."""
