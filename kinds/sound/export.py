@@ -22,10 +22,9 @@ from bundle_serving.protocol import golden
 from kinds.sound.serving.sounds import Hearing, to_windows
 from kinds.sound.source import Listener
 from scripts.artefacts.exporting import run
-from scripts.artefacts.manifest import Manifest, tell_repeated
-from scripts.artefacts.progress import step, tell
+from scripts.artefacts.manifest import tell_repeated, write_manifest
+from scripts.artefacts.progress import step
 from scripts.base import files
-from scripts.base.errors import UserError
 
 BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}
 LONGER = 2.6  # times a window
@@ -35,37 +34,27 @@ def export(spec: Listener, out: Path) -> None:
     identity, how = spec.identity(), Hearing(**spec.hearing)  # first, for it says what is not there
     with step(f"loading the network, weights {Path(spec.weights).name}"):
         from kinds.sound import network
+        from scripts.steps import checked
 
         built = network.build(spec)
     if spec.labels:
         tell_repeated(built.labels)
     with files.whole_folder(out) as draft:
-        onnx_path = draft / "model.onnx"
         with step("exporting to ONNX"):
             inside = network.Averaged(built.module, spec.precision).eval()
-            network.to_onnx(inside, how, onnx_path)
+            network.to_onnx(inside, how, draft / "model.onnx")
         with step("comparing ONNX with PyTorch"):
             agreement = _compare_onnx(built.module, how, draft)
         bound = BOUNDS[spec.precision]
-        tell(f"  probabilities within {agreement.max_difference:.2g}")
-        if not agreement.within(bound):
-            raise UserError(
-                f"the ONNX graph disagrees with PyTorch ({agreement}; {bound})",
-                "nothing was changed; this network does not export faithfully",
-            )
-        (draft / "labels.txt").write_text("".join(f"{label}\n" for label in built.labels))
-        manifest = Manifest(
-            identity=identity,
-            untrained=False,
-            transform=dict(spec.hearing),
-            onnx={
-                "sha256": files.sha256(onnx_path),
-                "classes": len(built.labels),
-                "weights": built.weights,
-            },
-            check=agreement.record(bound),
+        checked.require(agreement, bound, "PyTorch")
+        write_manifest(
+            draft,
+            identity,
+            {"classes": len(built.labels), "weights": built.weights},
+            agreement.record(bound),
+            transform=spec.hearing,
+            labels=built.labels,
         )
-        (draft / "manifest.json").write_text(manifest.dump())
 
 
 def _compare_onnx(module: Any, how: Hearing, out: Path) -> Agreement:

@@ -19,12 +19,12 @@ from bundle_serving.agreement import TABLE, Agreement, Bound, compare
 from scripts.artefacts.exporting import run
 from scripts.artefacts.manifest import (
     NOTHING,
-    Manifest,
     lines_of,
     of_file,
     of_labels,
     read_pins,
     tell_repeated,
+    write_manifest,
 )
 from scripts.artefacts.progress import step, tell
 from scripts.artefacts.workspace import FOREST
@@ -92,17 +92,14 @@ def export(spec: Table, out: Path) -> None:
                 found = forests.answers(forest, asked, answers.shape[1])
             agreement = _require_equal(answers, found, f"{name} answers otherwise by treelite")
             forest.serialize(draft / FOREST)
-        (draft / "labels.txt").write_text("".join(f"{label}\n" for label in classes))
         given: dict[str, Any] = {INPUT: asked}
         np.savez_compressed(draft / "reference.npz", scores=answers, **given)
         questions = [{"INPUT": row[None]} for row in asked[:GOLDEN]]
         golden.save(draft / "golden.npz", questions, scores=answers[:GOLDEN])
-        manifest = Manifest(
-            identity=spec.identity(),
-            untrained=False,
-            transform={},
-            onnx={
-                "sha256": files.sha256(path),
+        write_manifest(
+            draft,
+            spec.identity(),
+            {
                 "input": ["float32", original.width],
                 "columns": list(original.columns),
                 "classes": classes,
@@ -111,9 +108,9 @@ def export(spec: Table, out: Path) -> None:
                 "engine": onnxruntime_engine.NAME,
                 **({"forest": files.sha256(draft / FOREST)} if spec.forest else {}),
             },
-            check=agreement.record(BOUND),
+            agreement.record(BOUND),
+            labels=classes,
         )
-        (draft / "manifest.json").write_text(manifest.dump())
 
 
 def _require_equal(expected: Any, found: Any, otherwise: str) -> Agreement:

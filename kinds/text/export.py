@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bundle_serving.agreement import Bound
+from bundle_serving.agreement import Agreement, Bound, compare
 from kinds.text import sentences
 from kinds.text.sources import MINILM
 from scripts.artefacts.exporting import run
-from scripts.artefacts.manifest import NOTHING, Manifest, read_pins
+from scripts.artefacts.manifest import NOTHING, read_pins, write_manifest
 from scripts.artefacts.progress import step, tell
 from scripts.base import files
 from scripts.base.errors import UserError
@@ -54,29 +54,24 @@ class Classifier:
 def export(spec: Classifier, out: Path) -> None:
     with step(f"loading {spec.source}"):
         from kinds.text import classifiers
+        from scripts.steps import checked
 
         classifier = classifiers.build(spec.source)
     if "accuracy" in classifier.notes:
         notes = classifier.notes
         tell(f"  right on {notes['accuracy']:.1%} of {notes['sentences']} unseen sentences")
     _refuse_what_does_not_fit(classifier, spec)
+    bound = BOUNDS[spec.precision]
     with files.whole_folder(out) as draft:
-        onnx_path = draft / "model.onnx"
         with step("exporting to ONNX"):
             inside = halve(classifier.module) if spec.precision == "fp16" else classifier.module
-            to_onnx(inside, spec.longest, "SCORES", onnx_path)
+            to_onnx(inside, spec.longest, "SCORES", draft / "model.onnx")
         with step("comparing ONNX with PyTorch"):
-            check = _check(classifier, spec, draft)
-        tell(f"  probabilities within {check['max_difference']:.2g}")
+            agreement = _compare_onnx(classifier, spec.longest, draft)
+        checked.require(agreement, bound, "PyTorch")
         classifier.tokenizer.save(str(draft / "tokenizer.json"))
-        manifest = Manifest(
-            identity=spec.identity(),
-            untrained=False,
-            transform={},
-            onnx={"sha256": files.sha256(onnx_path), "labels": classifier.labels},
-            check=check | classifier.notes,
-        )
-        (draft / "manifest.json").write_text(manifest.dump())
+        check = agreement.record(bound) | classifier.notes
+        write_manifest(draft, spec.identity(), {"labels": classifier.labels}, check)
 
 
 def _refuse_what_does_not_fit(classifier: Any, spec: Classifier) -> None:
@@ -111,22 +106,20 @@ def to_onnx(module: Any, longest: int, output: str, path: Path) -> None:
     save(module, examples, ({0: BATCH, 1: tokens}, {0: BATCH, 1: tokens}), output, path)
 
 
-def _check(classifier: Any, spec: Classifier, out: Path) -> dict[str, Any]:
+def _compare_onnx(classifier: Any, longest: int, out: Path) -> Agreement:
     """One text at a time, and many in a padded batch; short ones, and one too long."""
     import numpy as np
     import torch
     from numpy.typing import NDArray
 
-    from bundle_serving.agreement import compare
     from bundle_serving.protocol import golden
     from kinds.text.serving.texts import to_tokens
     from scripts.intake.original import session
 
     texts = [each.text for each in sentences.read()[::20]]
-    onnx_path = out / "model.onnx"
-    exported = session(onnx_path, "the exported network")
+    exported = session(out / "model.onnx", "the exported network")
     tokenizer = classifier.tokenizer
-    tokenizer.enable_truncation(spec.longest)
+    tokenizer.enable_truncation(longest)
     tokenizer.enable_padding(pad_to_multiple_of=8)
     expected: list[NDArray[np.float32]] = []
     actual: list[NDArray[np.float32]] = []
@@ -142,19 +135,7 @@ def _check(classifier: Any, spec: Classifier, out: Path) -> dict[str, Any]:
         [{"QUERY": np.array([[text.encode()]])} for text in texts],
         scores=expected[1],
     )
-    agreement = compare(np.concatenate(expected), np.concatenate(actual))
-    bound = BOUNDS[spec.precision]
-    if not agreement.within(bound):
-        raise UserError(
-            f"the ONNX graph disagrees with PyTorch (probabilities differ by "
-            f"{agreement.max_difference:.2g}; {bound})",
-            "nothing was changed; this classifier does not export faithfully",
-        )
-    return {
-        "texts": agreement.pictures,
-        "max_difference": agreement.max_difference,
-        "bound": bound.difference,
-    }
+    return compare(np.concatenate(expected), np.concatenate(actual))
 
 
 if __name__ == "__main__":

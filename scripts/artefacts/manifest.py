@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -269,6 +269,24 @@ class Manifest:
         if weights := self.identity.get("weights"):  # a text classifier comes with its own
             text += f", weights {weights['source']}"
         return text + (" (untrained)" if self.untrained else "")
+
+
+def write_manifest(
+    draft: Path,
+    identity: dict[str, Any],
+    onnx: Mapping[str, Any],
+    check: dict[str, Any],
+    *,
+    transform: Mapping[str, Any] = NOTHING,
+    labels: Sequence[str] | None = None,
+    untrained: bool = False,
+) -> None:
+    """Beside a network that was exported; and labels.txt, if it has any."""
+    if labels is not None:
+        (draft / "labels.txt").write_text("".join(f"{label}\n" for label in labels))
+    known = {"sha256": digest(network_in(draft)), **onnx}
+    manifest = Manifest(identity, untrained, dict(transform), known, check)
+    (draft / "manifest.json").write_text(manifest.dump())
 
 
 def why_export(artefact: Path, spec: ExportSpec, as_before: bool = False) -> str | None:

@@ -18,7 +18,7 @@ from bundle_serving.agreement import Agreement, Bound, compare
 from bundle_serving.networks import network_in
 from bundle_serving.own_steps import StepFault
 from bundle_serving.pictures import PictureError, Transform
-from scripts.artefacts.manifest import Manifest, digest, tell_repeated
+from scripts.artefacts.manifest import tell_repeated, write_manifest
 from scripts.artefacts.progress import step, tell
 from scripts.artefacts.samples import noise, pictures
 from scripts.base.errors import UserError
@@ -97,13 +97,10 @@ def finish(
     (draft / "pictures").mkdir()
     for number, file in enumerate(asked.files):
         (draft / "pictures" / f"{number:03}").write_bytes(file)
-    (draft / "labels.txt").write_text("".join(f"{label}\n" for label in made.labels))
-    manifest = Manifest(
-        identity=made.identity,
-        untrained=made.untrained,
-        transform=made.transform,
-        onnx={
-            "sha256": digest(path),
+    write_manifest(
+        draft,
+        made.identity,
+        {
             "input": [asked.pixels.dtype.name, *asked.pixels.shape[1:]],
             "classes": len(made.labels),
             "answers": made.answers,
@@ -111,7 +108,9 @@ def finish(
             "weights": made.weights,
             **made.more,
         },
-        check=agreement.record(bound),
+        agreement.record(bound),
+        transform=made.transform,
+        labels=made.labels,
+        untrained=made.untrained,
     )
-    (draft / "manifest.json").write_text(manifest.dump())
     return scores
