@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,9 @@ from torch import nn
 from bundle_serving.infer import Answer
 from bundle_serving.pictures import Transform
 from bundle_serving.protocol import golden
-from kinds.detection.source import Detector
 from scripts.artefacts.onnx_file import BATCH, save
-from scripts.steps.networks import (
-    Network,
-    download_weights,
-    fill_weights,
-    origin_of,
-    read_state,
-    set_to_pictures,
-)
+from scripts.steps.fine_tuned import FineTuned
+from scripts.steps.networks import Network, set_to_pictures
 from scripts.steps.vision import torchvision
 
 BACKGROUND = "__background__"
@@ -79,10 +73,12 @@ class Whole:
         golden.save(path, [self.find(Image.open(each)) for each in pictures])
 
 
-def build(spec: Detector) -> Whole:
+def build(spec: FineTuned, boxes: Mapping[str, float]) -> Whole:
     entry = torchvision.models.get_model_weights(spec.arch).DEFAULT
-    module, labels, origin = _load_file(spec, entry)
-    boxes = spec.boxes
+    module, classes, origin = spec.load(entry, partial(_count_classes, spec), _settle)
+    labels = list(entry.meta["categories"])
+    if spec.is_file:
+        labels = [BACKGROUND, *spec.names(classes - 1, labels[1:], " besides the background")]
     module.score_thresh, module.nms_thresh = boxes["threshold"], boxes["overlap"]
     module.topk_candidates, module.detections_per_img = boxes["candidates"], boxes["most"]
     network = Network(
@@ -106,43 +102,18 @@ def _transform(module: nn.Module) -> dict[str, Any]:
     return {"resize": side, "crop": side, **squashed}
 
 
-def _load_file(spec: Detector, entry: Any) -> tuple[nn.Module, list[str], dict[str, str]]:
-    published = list(entry.meta["categories"])
-    if spec.is_untrained:
-        return _make_untrained(spec.arch, len(published)), published, {"source": "random, seed 0"}
-    if not spec.is_file:
-        module = _module(spec.arch, len(published))
-        module.load_state_dict(download_weights(spec.arch, entry, spec.ways_out))
-        return module, published, {"source": f"torchvision {entry}", "url": entry.url}
-    path = Path(spec.weights)
-    module, classes = _of_file(spec.arch, path)
-    names = spec.names(classes - 1, published[1:], " besides the background")
-    return module, [BACKGROUND, *names], origin_of(path)
-
-
-def _module(arch: str, classes: int) -> nn.Module:
-    return torchvision.models.get_model(
-        arch, weights=None, weights_backbone=None, num_classes=classes
-    )
-
-
-def _of_file(arch: str, path: Path) -> tuple[nn.Module, int]:
-    """With as many classes as the file has."""
-    state = read_state(path)
-    anchors = _module(arch, 1).state_dict()[SCORES].shape[0]
+def _count_classes(spec: FineTuned, state: Mapping[str, torch.Tensor]) -> int:
+    anchors: int = spec.module(1).state_dict()[SCORES].shape[0]
     scores = len(state[SCORES]) if SCORES in state else 0
-    module = _module(arch, max(1, scores // anchors))
-    return fill_weights(module, state, arch, path), scores // anchors
+    return max(1, scores // anchors)
 
 
-def _make_untrained(arch: str, classes: int) -> nn.Module:
-    torch.manual_seed(0)
-    module = _module(arch, classes)
+def _settle(module: nn.Module) -> None:
     rows, normalize = Rows(module), module.transform.normalize
     how = Transform(**_transform(module), decode="full")
     set_to_pictures(module, lambda pixels: rows(normalize(pixels)), how)
     with torch.no_grad():
         for block in module.head.classification_head.module_list:
             block[-1].weight *= LOUDER
-            block[-1].bias.view(-1, classes)[:, 0] += ABOVE
-    return module
+            by_class = block[-1].bias.view(-1, module.head.classification_head.num_columns)
+            by_class[:, 0] += ABOVE

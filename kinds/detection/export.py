@@ -11,18 +11,33 @@ pictures/, expected.npz (what torchvision finds in those) and manifest.json.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, ClassVar
 
 from bundle_serving.agreement import Bound
 from kinds.detection.serving.agreement_of_boxes import DETECTION
-from kinds.detection.source import Detector
 from scripts.artefacts.exporting import run
-from scripts.artefacts.manifest import EXPECTED
+from scripts.artefacts.manifest import EXPECTED, NOTHING
 from scripts.artefacts.progress import step
 from scripts.base import files
+from scripts.steps.fine_tuned import FineTuned
 
 ANCHORS = "anchors.npy"
 BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}
+
+
+@dataclass(frozen=True)
+class Detector(FineTuned):
+    """Its labels are without the background."""
+
+    boxes: Mapping[str, float] = field(kw_only=True)  # which boxes count
+
+    setting: ClassVar[str] = "DETECTION"
+
+    def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+        return {**super().identity(before), "boxes": dict(self.boxes)}
 
 
 def export(spec: Detector, out: Path) -> None:
@@ -31,7 +46,7 @@ def export(spec: Detector, out: Path) -> None:
         from kinds.detection import detectors
         from scripts.steps import checked, networks
 
-        detector = detectors.build(spec)
+        detector = detectors.build(spec, spec.boxes)
         network = detector.network
         model = networks.Pixels(network, spec.precision).eval()
     with files.whole_folder(out) as draft:

@@ -15,11 +15,10 @@ from bundle_serving.agreement import Agreement
 from bundle_serving.infer import Answer
 from bundle_serving.protocol import golden
 from kinds.detection.detr.source import Detr
-from kinds.detection.export import ANCHORS
+from kinds.detection.export import ANCHORS, Detector
 from kinds.detection.mean_precision import Coco
 from kinds.detection.serving.agreement_of_boxes import INDEPENDENT_DETECTION, compare_answers
 from kinds.detection.serving.detection import BOX, EACH, INDEPENDENT, LIKELIEST
-from kinds.detection.source import Detector
 from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import EXPECTED
 from scripts.artefacts.shapes import of_pixels

@@ -12,20 +12,20 @@ from __future__ import annotations
 
 import io
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
-from PIL import Image
 
 from bundle_serving.agreement import Bound
-from bundle_serving.pictures import Transform, to_pixels
 from bundle_serving.protocol import golden
 from kinds.segmentation.serving.agreement_of_masks import SEGMENTATION, of_masks
-from kinds.segmentation.source import Segmenter
 from scripts.artefacts.exporting import run
 from scripts.artefacts.manifest import EXPECTED
 from scripts.artefacts.progress import step
 from scripts.base import files
+from scripts.steps.fine_tuned import FineTuned
 
 # Of the pixels that get another class.
 BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.01)}
@@ -33,9 +33,19 @@ BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.01)}
 SIZES = ((640, 480), (320, 320), (97, 61), (375, 1000))
 
 
+@dataclass(frozen=True)
+class Segmenter(FineTuned):
+    """Its labels are by the number of the class, the background's too."""
+
+    setting: ClassVar[str] = "SEGMENTATION"
+
+
 def export(spec: Segmenter, out: Path) -> None:
     identity = spec.identity()  # first, for it says what is not there
     with step(f"loading {spec.arch}, weights {Path(spec.weights).name}"):
+        from PIL import Image
+
+        from bundle_serving.pictures import Transform, to_pixels
         from kinds.segmentation import segmenters
         from scripts.artefacts.samples import RANDOM_PICTURES, make_varied, noise, of_sizes
         from scripts.intake.original import rows, session

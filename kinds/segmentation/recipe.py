@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from bundle_serving.agreement import Agreement, of_answers
 from bundle_serving.infer import Answer
 from bundle_serving.protocol import golden
+from kinds.segmentation.export import Segmenter
 from kinds.segmentation.overlaps import Masks
-from kinds.segmentation.source import Segmenter
 from scripts.artefacts.manifest import EXPECTED
 from scripts.artefacts.shapes import profile
 from scripts.artefacts.step import Step

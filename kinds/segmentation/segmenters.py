@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +15,10 @@ from PIL import Image
 from torch import nn
 
 from bundle_serving.pictures import Transform
-from kinds.segmentation.source import Segmenter
 from scripts.artefacts.onnx_file import BATCH, save
 from scripts.base.errors import UserError
-from scripts.steps.networks import (
-    Network,
-    Pixels,
-    download_weights,
-    fill_weights,
-    origin_of,
-    read_state,
-    set_to_pictures,
-)
+from scripts.steps.fine_tuned import FineTuned
+from scripts.steps.networks import Network, Pixels, set_to_pictures
 from scripts.steps.vision import torchvision
 
 # A tensor of the state with a number for each class.
@@ -77,7 +71,7 @@ class Whole:
         return classes
 
 
-def build(spec: Segmenter) -> Whole:
+def build(spec: FineTuned) -> Whole:
     entry = torchvision.models.get_model_weights(spec.arch).DEFAULT
     prepare = entry.transforms()
     (side,) = prepare.resize_size
@@ -85,7 +79,15 @@ def build(spec: Segmenter) -> Whole:
         **{"resize": side, "crop": side, "fit": "whole"},
         "interpolation": prepare.interpolation.value,
     }
-    module, labels, origin = _load_file(spec, entry, Transform(**transform, decode="full"))
+    how = Transform(**transform, decode="full")
+    module, classes, origin = spec.load(
+        entry,
+        partial(_count_classes, spec.weights),
+        lambda module: set_to_pictures(module, module, how),
+    )
+    labels = list(entry.meta["categories"])
+    if spec.is_file:
+        labels = spec.names(classes, labels)
     network = Network(
         module=Scores(module).eval(),
         transform=transform,
@@ -102,40 +104,11 @@ def to_onnx(model: nn.Module, path: Path) -> None:
     save(model, {"input": example}, ({0: BATCH, **SIDES},), "output", path)
 
 
-def _load_file(
-    spec: Segmenter, entry: Any, how: Transform
-) -> tuple[nn.Module, list[str], dict[str, str]]:
-    published = list(entry.meta["categories"])
-    if spec.is_untrained:
-        return (
-            _make_untrained(spec.arch, len(published), how),
-            published,
-            {"source": "random, seed 0"},
-        )
-    if not spec.is_file:
-        module = _module(spec.arch, len(published))
-        module.load_state_dict(download_weights(spec.arch, entry, spec.ways_out))
-        return module, published, {"source": f"torchvision {entry}", "url": entry.url}
-    path = Path(spec.weights)
-    state = read_state(path)
+def _count_classes(weights: str, state: Mapping[str, Any]) -> int:
     classes = len(state.get(SCORES, [0]))
     if classes > MOST_CLASSES:
         raise UserError(
-            f"{path.name} has {classes} classes, and a mask at most {MOST_CLASSES}",
+            f"{Path(weights).name} has {classes} classes, and a mask at most {MOST_CLASSES}",
             "train it with fewer",
         )
-    module = fill_weights(_module(spec.arch, classes), state, spec.arch, path)
-    return module, spec.names(classes, published), origin_of(path)
-
-
-def _module(arch: str, classes: int) -> nn.Module:
-    return torchvision.models.get_model(
-        arch, weights=None, weights_backbone=None, num_classes=classes
-    )
-
-
-def _make_untrained(arch: str, classes: int, how: Transform) -> nn.Module:
-    torch.manual_seed(0)
-    module = _module(arch, classes)
-    set_to_pictures(module, module, how)
-    return module
+    return classes

@@ -57,12 +57,13 @@ def test_how_right_it_is_by_cocos_measure(with_detection: Project, tmp_path: Pat
 def test_boxes_are_those_of_torchvision(with_detection: Project, tmp_path: Path) -> None:
     """Ten pictures of mixed sizes, which share batches."""
     from kinds.detection import detectors
-    from kinds.detection.source import Detector
+    from kinds.detection.export import Detector
 
     recipe = load(ROOT / "kinds" / "detection" / "detection.yaml")
     assert isinstance(recipe, Detection)
     photos = of_mixed_sizes(tmp_path)
-    detector = detectors.build(Detector(SSDLITE, "random", boxes=recipe.boxes.model_dump()))
+    boxes = recipe.boxes.model_dump()
+    detector = detectors.build(Detector(SSDLITE, "random", boxes=boxes), boxes)
     expected = boxes_by_torchvision(detector, photos)
     files = [photo.read_bytes() for photo in photos]
     with ThreadPoolExecutor(len(files)) as pool:

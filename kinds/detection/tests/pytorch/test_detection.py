@@ -11,9 +11,9 @@ import torch
 from bundle_serving.pictures import Transform, to_pixels_and_size
 from kinds.detection import detectors
 from kinds.detection.detectors import Whole
+from kinds.detection.export import Detector
 from kinds.detection.recipe import Detection as Recipe
 from kinds.detection.serving.detection import BOX, Detection, Rules
-from kinds.detection.source import Detector
 from kinds.detection.tests.by_torchvision import SSDLITE, assert_same_boxes, boxes_by_torchvision
 from scripts.base.errors import UserError
 from scripts.recipes import configs
@@ -32,7 +32,8 @@ def recipe() -> Recipe:
 
 @pytest.fixture(scope="module")
 def whole(recipe: Recipe) -> Whole:
-    return detectors.build(Detector(SSDLITE, "random", boxes=recipe.boxes.model_dump()))
+    boxes = recipe.boxes.model_dump()
+    return detectors.build(Detector(SSDLITE, "random", boxes=boxes), boxes)
 
 
 @pytest.fixture
@@ -82,15 +83,16 @@ def test_weights_of_the_users_own(recipe: Recipe, tmp_path: Path) -> None:
     """As many classes as the file has, called what stands beside it."""
     boxes = recipe.boxes.model_dump()
     weights, labels = tmp_path / "street.pth", tmp_path / "street.txt"
-    torch.save(detectors._module(SSDLITE, 4).state_dict(), weights)
-    numbered = detectors.build(Detector(SSDLITE, str(weights), boxes=boxes)).network
+    torch.save(Detector(SSDLITE, "random", boxes={}).module(4).state_dict(), weights)
+    numbered = detectors.build(Detector(SSDLITE, str(weights), boxes=boxes), boxes).network
     assert numbered.labels == ["__background__", "class 1", "class 2", "class 3"]
     labels.write_text("bicycle\ncar\ntram\n")
-    named = detectors.build(Detector(SSDLITE, str(weights), boxes=boxes, labels=labels)).network
+    by_name = Detector(SSDLITE, str(weights), boxes=boxes, labels=labels)
+    named = detectors.build(by_name, boxes).network
     assert named.labels[1:] == ["bicycle", "car", "tram"]
     labels.write_text("bicycle\ncar\n")
     with pytest.raises(UserError, match=r"has 2 labels, and street.pth 3 classes besides"):
-        detectors.build(Detector(SSDLITE, str(weights), boxes=boxes, labels=labels))
+        detectors.build(by_name, boxes)
     torch.save({"fc.weight": torch.zeros(3, 3)}, weights)
     with pytest.raises(UserError, match=f"has no weights of {SSDLITE}"):
-        detectors.build(Detector(SSDLITE, str(weights), boxes=boxes))
+        detectors.build(Detector(SSDLITE, str(weights), boxes=boxes), boxes)

@@ -11,7 +11,7 @@ from kinds.detection import foreign as of_transformers
 from kinds.detection.adoption import make_recipe as of_detector
 from kinds.detection.detr.export import export
 from kinds.detection.detr.source import Detr
-from kinds.detection.source import Detector
+from kinds.detection.export import Detector
 from scripts.artefacts.workspace import Workspace
 from scripts.recipes.layout import GPU
 from scripts.settings.settings import DEFAULTS, Settings
@@ -29,7 +29,8 @@ def test_detection(tmp_path: Path) -> None:
     """The graph alone: untrained, its louder scores are too far off in half precision."""
     recipe, settings, export = by_its_recipe("detection", DETECTION="random")
     assert isinstance(export.spec, Detector)
-    network, graph = detectors.build(export.spec).network, tmp_path / "model.onnx"
+    network = detectors.build(export.spec, export.spec.boxes).network
+    graph = tmp_path / "model.onnx"
     pixels = networks.Pixels(network, export.spec.precision).eval()
     detectors.to_onnx(pixels, network.transform["crop"], graph)
     assert types_of(graph, recipe.shapes(Workspace(tmp_path), settings)) == {"HALF"}

@@ -16,6 +16,7 @@ from PIL import Image
 from bundle_client import Box
 from bundle_serving.agreement import compare
 from bundle_serving.pictures import Transform, to_pixels_and_size
+from kinds.detection.export import Detector
 from kinds.detection.serving.agreement_of_boxes import (
     DETECTION,
     INDEPENDENT_DETECTION,
@@ -31,7 +32,6 @@ from kinds.detection.serving.detection import (
     pad_answers,
     survivors,
 )
-from kinds.detection.source import Detector
 from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import labels_beside
 from scripts.base.errors import UserError

@@ -19,7 +19,7 @@ from tests.project import Project
 def test_pixels_are_of_torchvisions_classes(with_segmentation: Project, tmp_path: Path) -> None:
     """Of pictures of mixed sizes, at the same time."""
     from kinds.segmentation import segmenters
-    from kinds.segmentation.source import Segmenter
+    from kinds.segmentation.export import Segmenter
 
     photos = of_mixed_shapes(tmp_path)
     expected = masks_by_torchvision(segmenters.build(Segmenter(LRASPP, "random")), photos)

@@ -11,10 +11,10 @@ import torch
 
 from bundle_serving.pictures import Transform, to_pixels
 from kinds.segmentation import segmenters
+from kinds.segmentation.export import Segmenter
 from kinds.segmentation.recipe import Segmentation
 from kinds.segmentation.segmenters import Classes, Whole
 from kinds.segmentation.serving.agreement_of_masks import of_masks
-from kinds.segmentation.source import Segmenter
 from kinds.segmentation.tests.by_torchvision import LRASPP, masks_by_torchvision, of_mixed_shapes
 from scripts.base.errors import UserError
 from scripts.recipes.schema import load
@@ -58,7 +58,7 @@ def test_tensorrt_makes_uint8_of_floats(whole: Whole, tmp_path: Path) -> None:
 def test_weights_of_the_users_own(tmp_path: Path) -> None:
     """As many classes as the file has, called what stands beside it."""
     weights, labels = tmp_path / "street.pth", tmp_path / "street.txt"
-    torch.save(segmenters._module(LRASPP, 3).state_dict(), weights)
+    torch.save(Segmenter(LRASPP, "random").module(3).state_dict(), weights)
     numbered = segmenters.build(Segmenter(LRASPP, str(weights))).network
     assert numbered.labels == ["class 1", "class 2", "class 3"]
     labels.write_text("road\npavement\nsky\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kinds.segmentation import segmenters
-from kinds.segmentation.source import Segmenter
+from kinds.segmentation.export import Segmenter
 from scripts.artefacts.workspace import Workspace
 from tests.networks import needs_nvidias_builder
 from tests.tensorrt.test_nvidias_parser import by_its_recipe, importable, types_of

@@ -15,9 +15,9 @@ from bundle_serving.agreement import Bound, compare, of_answers
 from bundle_serving.decoder import PIXELS, SIZE, gather
 from bundle_serving.pictures import PictureError, Transform, to_pixels
 from bundle_serving.repeated import Batch
+from kinds.segmentation.export import Segmenter
 from kinds.segmentation.serving.agreement_of_masks import SEGMENTATION
 from kinds.segmentation.serving.segmentation import Segmentation
-from kinds.segmentation.source import Segmenter
 from scripts.recipes import drawing
 
 WHOLE = Transform(52, 52, fit="whole", decode="full", longest=156)
