@@ -65,15 +65,14 @@ def export(spec: Table, out: Path) -> None:
 
         from bundle_serving import onnxruntime_engine
         from bundle_serving.protocol import golden
-        from kinds.table import forests, graphs, originals, rows
-        from kinds.table.tensors import INPUT
+        from kinds.table import conversions, originals, rows
 
         original = originals.load(spec.source)
     classes = labels_for(lines_of(spec.labels), original.classes, spec)
     if spec.labels:
         tell_repeated(classes)
     with step("converting it to ONNX"):
-        model = graphs.convert_graph(original, name)
+        model = conversions.convert_graph(original, name)
     asked = rows.draw_rows(model.graph, original.width, ROWS, original.takes_missing)
     if spec.samples:
         own = rows.read(spec.samples, original.columns, original.width)
@@ -82,17 +81,17 @@ def export(spec: Table, out: Path) -> None:
         answers = originals.answers(original, asked, name)
     with files.whole_folder(out) as draft:
         path = draft / "model.onnx"
-        onnx.save(graphs.with_one_output(model, answers.shape[1]), path)
+        onnx.save(conversions.with_one_output(model, answers.shape[1]), path)
         with step("comparing the converted model with the original"):
-            found = onnxruntime_engine.Engine(path, threads=1).only_output({INPUT: asked})
+            found = onnxruntime_engine.Engine(path, threads=1).only_output({rows.INPUT: asked})
         agreement = _require_equal(answers, found, f"{name} answers otherwise as ONNX")
         if spec.forest:
             with step("comparing its trees for a GPU with the original"):
-                forest = forests.convert_forest(original, name)
-                found = forests.answers(forest, asked, answers.shape[1])
+                forest = conversions.convert_forest(original, name)
+                found = conversions.answers(forest, asked, answers.shape[1])
             agreement = _require_equal(answers, found, f"{name} answers otherwise by treelite")
             forest.serialize(draft / FOREST)
-        given: dict[str, Any] = {INPUT: asked}
+        given: dict[str, Any] = {rows.INPUT: asked}
         np.savez_compressed(draft / "reference.npz", scores=answers, **given)
         questions = [{"INPUT": row[None]} for row in asked[:GOLDEN]]
         golden.save(draft / "golden.npz", questions, scores=answers[:GOLDEN])

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kinds.table.tensors import INPUT, MAKERS
+from kinds.table.rows import INPUT
 from scripts.base.errors import UserError
 
+# By what their files are called.
+MAKERS = {".json": "XGBoost", ".ubj": "XGBoost", ".txt": "LightGBM", ".skops": "scikit-learn"}
 # The newest that onnxmltools writes.
 OPSET = 15
 # Data alone, which skops nevertheless takes only if it is told to: a forged tree can crash its
@@ -25,19 +27,26 @@ OF_DATA = (
 )
 
 
-class Original(Protocol):
+class Original:
+    """As its framework runs it."""
+
     width: int  # how many numbers it takes
     columns: Sequence[str]  # their names; none if it has none
     classes: Sequence[str]  # none if it gives a value
     takes_missing: bool
+    _model: Any
 
     def predict(self, rows: NDArray[np.float32]) -> NDArray[Any]:
         """[rows, classes], or values."""
+        given = self._model.predict_proba(rows) if self.classes else self._model.predict(rows)
+        return np.asarray(given)
 
-    def as_onnx(self) -> Any: ...
+    def as_onnx(self) -> Any:
+        raise NotImplementedError
 
     def as_forest(self) -> Any:
         """Treelite's, if it is one of trees alone."""
+        raise NotImplementedError
 
 
 def load(path: Path) -> Original:
@@ -61,7 +70,7 @@ def _unreadable(path: Path, fault: object) -> UserError:
     )
 
 
-class OfXgboost:
+class OfXgboost(Original):
     takes_missing = True
 
     def __init__(self, path: Path) -> None:
@@ -80,13 +89,9 @@ class OfXgboost:
         self._model = (xgboost.XGBClassifier if is_classifier else xgboost.XGBRegressor)()
         self._model.load_model(path)
         self.width = booster.num_features()
-        self.columns: Sequence[str] = booster.feature_names or ()
+        self.columns = booster.feature_names or ()
         count = max(2, int(learner["learner_model_param"]["num_class"]))
-        self.classes: Sequence[str] = [*map(str, range(count))] if is_classifier else ()
-
-    def predict(self, rows: NDArray[np.float32]) -> NDArray[Any]:
-        given = self._model.predict_proba(rows) if self.classes else self._model.predict(rows)
-        return np.asarray(given)
+        self.classes = [*map(str, range(count))] if is_classifier else ()
 
     def as_onnx(self) -> Any:
         import onnxmltools
@@ -105,7 +110,7 @@ class OfXgboost:
         return treelite.frontend.from_xgboost(self._model.get_booster())
 
 
-class OfLightgbm:
+class OfLightgbm(Original):
     def __init__(self, path: Path) -> None:
         import lightgbm
 
@@ -113,15 +118,13 @@ class OfLightgbm:
         self._model = lightgbm.Booster(model_file=path)
         self.width = self._model.num_feature()
         names = self._model.feature_name()
-        self.columns: Sequence[str] = (
-            () if names == [f"Column_{n}" for n in range(self.width)] else names
-        )
+        self.columns = () if names == [f"Column_{n}" for n in range(self.width)] else names
         described = self._model.dump_model()
         objective = described.get("objective", "").partition(" ")[0]
         self.takes_missing = '"missing_type": "NaN"' in json.dumps(described)
         count = described["num_class"]
         is_classifier = objective in ("binary", "multiclass", "multiclassova")
-        self.classes: Sequence[str] = [*map(str, range(max(2, count)))] if is_classifier else ()
+        self.classes = [*map(str, range(max(2, count)))] if is_classifier else ()
 
     def predict(self, rows: NDArray[np.float32]) -> NDArray[Any]:
         found = np.asarray(self._model.predict(rows))
@@ -150,7 +153,7 @@ class _Silent:
     warning = info
 
 
-class OfScikitLearn:
+class OfScikitLearn(Original):
     takes_missing = False  # its trees do, and lose it as ONNX
 
     def __init__(self, path: Path) -> None:
@@ -174,12 +177,8 @@ class OfScikitLearn:
                 "wrap it before it is fitted: sklearn.calibration.CalibratedClassifierCV",
             )
         self.width = int(model.n_features_in_)
-        self.columns: Sequence[str] = [*map(str, getattr(model, "feature_names_in_", ()))]
-        self.classes: Sequence[str] = [*map(str, model.classes_)] if is_classifier(model) else ()
-
-    def predict(self, rows: NDArray[np.float32]) -> NDArray[Any]:
-        given = self._model.predict_proba(rows) if self.classes else self._model.predict(rows)
-        return np.asarray(given)
+        self.columns = [*map(str, getattr(model, "feature_names_in_", ()))]
+        self.classes = [*map(str, model.classes_)] if is_classifier(model) else ()
 
     def as_onnx(self) -> Any:
         from skl2onnx import convert_sklearn

@@ -17,7 +17,7 @@ from bundle_serving.health import EXAMPLE
 from bundle_serving.infer import Answer, Question
 from kinds.table import rows
 from kinds.table.export import Table as Source
-from kinds.table.tensors import INPUT, OUTPUT
+from kinds.table.rows import INPUT, OUTPUT
 from scripts.artefacts.exporting import as_words
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace

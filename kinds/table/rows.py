@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kinds.table.tensors import INPUT
 from scripts.base.errors import UserError
 from scripts.evaluation.labelled import LABELS, Item, Labelled, read_rows
 
+# Of what is served, as Triton's FIL backend calls them (its src/model.h).
+INPUT, OUTPUT = "input__0", "output__0"
 EMPTY = ("", "na", "nan", "null", "none")
 Rows = NDArray[np.float32]
 

@@ -19,7 +19,7 @@ from sklearn import ensemble, linear_model, neural_network, pipeline, preprocess
 
 from bundle_serving import onnxruntime_engine
 from kinds.table.export import Table, export
-from kinds.table.tensors import INPUT
+from kinds.table.rows import INPUT
 from scripts.artefacts.manifest import why_export
 from scripts.base.errors import UserError
 

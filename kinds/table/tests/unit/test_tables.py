@@ -13,9 +13,9 @@ from tritonclient.grpc.model_config_pb2 import ModelInstanceGroup
 
 from bundle_serving import onnxruntime_engine
 from bundle_serving.agreement import TABLE, Bound, compare
-from kinds.table import adoption, graphs, rows
+from kinds.table import adoption, conversions, rows
 from kinds.table.recipe import Table
-from kinds.table.tensors import INPUT, OUTPUT
+from kinds.table.rows import INPUT, OUTPUT
 from scripts.base.errors import UserError
 from scripts.recipes import configs
 from scripts.recipes.layout import CPU, GPU
@@ -134,7 +134,7 @@ def test_the_graph_that_is_served(tmp_path: Path) -> None:
     # On both sides of the threshold, and not on it.
     assert missing.any() and {*drawn[~missing][:, 1]} == {2.5, 7.5}
     path = tmp_path / "model.onnx"
-    save(graphs.with_one_output(tree(), 2), path)
+    save(conversions.with_one_output(tree(), 2), path)
     assert not onnxruntime_engine.runs(path)
     (tmp_path / "manifest.json").write_text('{"onnx": {"engine": "onnxruntime"}}')
     assert onnxruntime_engine.runs(path)
