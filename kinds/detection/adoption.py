@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from kinds.detection.detr import source
+from kinds.detection.detr.export import SIDE, is_detector, side_of
 from kinds.detection.recipe import Boxes, Detection
 from scripts.base.errors import UserError
 from scripts.recipes.parts import Batch, Instances
@@ -19,7 +19,7 @@ TOGETHER = Batch(max=8, optimal=4, preferred=(4, 8))
 
 
 def takes(path: Path) -> bool:
-    return source.is_detector(path)
+    return is_detector(path)
 
 
 def make_recipe(name: str, folder: Path, given: Mapping[str, str]) -> Detection:
@@ -27,9 +27,9 @@ def make_recipe(name: str, folder: Path, given: Mapping[str, str]) -> Detection:
     for word in ("LABELS", "OUTPUT", "PICTURES", "SAMPLE", "WEIGHTS"):
         if given.get(word):
             raise UserError(f"{word}= is not for a detector, whose folder says it all", "omit it")
-    height, width = custom.size(given.get("SIZE", "")) or (source.side_of(folder),) * 2
+    height, width = custom.size(given.get("SIZE", "")) or (side_of(folder),) * 2
     if height != width:
-        raise UserError("a detector's pictures are squashed into a square", source.SIDE)
+        raise UserError("a detector's pictures are squashed into a square", SIDE)
     most = 1  # until it is exported
     made = Detection(
         kind="detection",

@@ -19,8 +19,7 @@ from bundle_client import Box, Client
 from bundle_serving.networks import network_in
 from bundle_serving.openvino_engine import Engine
 from bundle_serving.pictures import Transform, to_pixels_and_size
-from kinds.detection.detr.export import export
-from kinds.detection.detr.source import Detr
+from kinds.detection.detr.export import Detr, export
 from kinds.detection.export import ANCHORS
 from kinds.detection.recipe import Detection
 from kinds.detection.serving import detection

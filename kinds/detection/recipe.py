@@ -14,7 +14,7 @@ from pydantic import Field
 from bundle_serving.agreement import Agreement
 from bundle_serving.infer import Answer
 from bundle_serving.protocol import golden
-from kinds.detection.detr.source import Detr
+from kinds.detection.detr.export import Detr
 from kinds.detection.export import ANCHORS, Detector
 from kinds.detection.mean_precision import Coco
 from kinds.detection.serving.agreement_of_boxes import INDEPENDENT_DETECTION, compare_answers

@@ -9,11 +9,12 @@ queries is an anchor that covers the picture.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bundle_serving.agreement import Bound
-from kinds.detection.detr.source import Detr
 from kinds.detection.export import ANCHORS
 from kinds.detection.serving.agreement_of_boxes import (
     DETECTION,
@@ -21,11 +22,11 @@ from kinds.detection.serving.agreement_of_boxes import (
     compare_answers,
 )
 from scripts.artefacts.exporting import run
-from scripts.artefacts.manifest import EXPECTED
+from scripts.artefacts.manifest import EXPECTED, MAKERS, NOTHING, of_samples, read_pins
 from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.steps import intake
+from scripts.intake import metadata
 
 if TYPE_CHECKING:
     from kinds.detection.detr.network import Whole
@@ -33,9 +34,58 @@ if TYPE_CHECKING:
 
 # The same arithmetic in a different order; and from the same pixels, read by other code.
 BOUND, READ = Bound(0.001), Bound(0.01)
+SIDE = "say the side of the square that the network sees: SIZE=640"
+
+
+@dataclass(frozen=True)
+class Detr:
+    folder: Path
+    side: int  # of the square that a picture is squashed into
+    threshold: float  # a box with a score above it counts
+    samples: Path | None = None  # photos for the check
+
+    def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+        return {
+            "source": self.folder.name,
+            "files": self._files(before),
+            "side": self.side,
+            "threshold": self.threshold,
+            "precision": "fp32",
+            "versions": read_pins(*MAKERS, "transformers"),
+            **of_samples(self.samples),
+        }
+
+    def _files(self, before: Mapping[str, Any]) -> Mapping[str, str]:
+        if self.folder.is_dir():
+            parts = sorted(path for path in self.folder.iterdir() if path.is_file())
+            return {path.name: files.sha256(path) for path in parts}
+        if before.get("source") == self.folder.name:
+            earlier: Mapping[str, str] = before["files"]
+            return earlier
+        raise UserError(
+            f"there is no folder {self.folder}", "name one with a detector of Hugging Face"
+        )
+
+
+def is_detector(folder: Path) -> bool:
+    return metadata.of_a_detector(files.read_json(folder / "config.json"))
+
+
+def side_of(folder: Path) -> int:
+    """Of the square that pictures are squashed into: of one that the folder names, or the short
+    side."""
+    path = folder / "preprocessor_config.json"
+    size = files.read_json(path).get("size")
+    if isinstance(size, dict):
+        sides = {size.get("height"), size.get("width"), size.get("shortest_edge")} - {None}
+        if len(sides) == 1 and isinstance(side := sides.pop(), int) and side > 0:
+            return side
+    raise UserError(f"{path} does not name a size with one side", SIDE)
 
 
 def export(spec: Detr, out: Path) -> None:
+    from scripts.steps import intake
+
     intake.quieten()
     identity = spec.identity()  # first, for it says what is not there
     with step(f"loading {spec.folder.name}"):
@@ -46,7 +96,7 @@ def export(spec: Detr, out: Path) -> None:
         from kinds.detection.detr import network
         from scripts.steps import checked, networks
 
-        whole = network.build(spec)
+        whole = network.build(spec.folder, spec.side)
         model = networks.Pixels(whole.network).eval()
     with files.whole_folder(out) as draft:
         answers = INDEPENDENT_DETECTION if whole.independent else DETECTION

@@ -17,7 +17,6 @@ from transformers.utils import logging as transformers_logging
 
 from bundle_serving.agreement import Bound, compare
 from bundle_serving.infer import Answer
-from kinds.detection.detr.source import Detr
 from kinds.detection.serving.detection import (
     BOX,
     INDEPENDENT,
@@ -120,14 +119,15 @@ class Whole:
         return pixels
 
 
-def build(spec: Detr) -> Whole:
-    name = spec.folder.name
-    module, processor = _load_folder(spec)
+def build(folder: Path, side: int) -> Whole:
+    """`side`: of the square that a picture is squashed into."""
+    name = folder.name
+    module, processor = _load_folder(folder, side)
     how = metadata.of_hugging_face(processor.to_dict())
     if not how:
         raise UserError(f"{name}/preprocessor_config.json is of an unknown kind", ANOTHER)
     names = [str(label) for _, label in sorted(module.config.id2label.items())]
-    output = _ask_black(module, spec.side)
+    output = _ask_black(module, side)
     queries, scores = output.logits.shape[1:]
     (all_boxes,) = processor.post_process_object_detection(output, threshold=-1)
     if scores not in (len(names), len(names) + 1):
@@ -146,25 +146,25 @@ def build(spec: Detr) -> Whole:
     return Whole(module, processor, network, queries, most, independent)
 
 
-def _load_folder(spec: Detr) -> tuple[nn.Module, Any]:
+def _load_folder(folder: Path, side: int) -> tuple[nn.Module, Any]:
     transformers_logging.disable_progress_bar()
-    square = {"height": spec.side, "width": spec.side}
+    square = {"height": side, "width": side}
     without_code = {"trust_remote_code": False}  # None: it asks at the terminal
     try:
         module, found = AutoModelForObjectDetection.from_pretrained(
-            spec.folder, output_loading_info=True, **without_code
+            folder, output_loading_info=True, **without_code
         )
         processor = AutoImageProcessor.from_pretrained(
-            spec.folder, size=square, backend="pil", **without_code
+            folder, size=square, backend="pil", **without_code
         )
     except Exception as fault:  # of a dozen kinds
         message = " ".join(str(fault).split()).partition(". ")[0][:200]
         raise UserError(
-            f"transformers cannot read {spec.folder.name} as a detector: {message}", ANOTHER
+            f"transformers cannot read {folder.name} as a detector: {message}", ANOTHER
         ) from None
     if lacking := sorted(found["missing_keys"]):
         raise UserError(
-            f"{spec.folder.name} lacks {len(lacking)} weights of {type(module).__name__}, such as "
+            f"{folder.name} lacks {len(lacking)} weights of {type(module).__name__}, such as "
             f"{lacking[0]}",
             "save the whole detector: model.save_pretrained(folder)",
         )

@@ -9,8 +9,7 @@ import pytest
 from kinds.detection import detectors
 from kinds.detection import foreign as of_transformers
 from kinds.detection.adoption import make_recipe as of_detector
-from kinds.detection.detr.export import export
-from kinds.detection.detr.source import Detr
+from kinds.detection.detr.export import Detr, export
 from kinds.detection.export import Detector
 from scripts.artefacts.workspace import Workspace
 from scripts.recipes.layout import GPU
