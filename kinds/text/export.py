@@ -19,7 +19,6 @@ from typing import Any
 
 from bundle_serving.agreement import Agreement, Bound, compare
 from kinds.text import sentences
-from kinds.text.sources import MINILM
 from scripts.artefacts.exporting import run
 from scripts.artefacts.manifest import NOTHING, read_pins, write_manifest
 from scripts.artefacts.progress import step, tell
@@ -46,7 +45,7 @@ class Classifier:
             found["files"] = {path.name: files.sha256(path) for path in parts}
         elif "files" in before and before.get("source") == self.source:
             found["files"] = before["files"]
-        if self.source == MINILM:
+        if self.source == sentences.MINILM:
             found["sentences"] = files.sha256(sentences.PATH)
         return found | {"versions": read_pins(*MAKERS)}
 

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from bundle_serving.infer import Answer, Question
 from kinds.text.export import Classifier
-from kinds.text.sources import MINILM
+from kinds.text.sentences import MINILM
 from scripts.artefacts.exporting import as_words
 from scripts.artefacts.shapes import profile
 from scripts.artefacts.step import Step
