@@ -11,9 +11,9 @@ import torch
 from safetensors import safe_open
 from torch import nn
 
+from kinds.sound.drawings import NAMES
 from kinds.sound.serving.sounds import LOG_MEL, SHARES, Hearing
 from kinds.sound.source import DRAWN, Listener, drop_longest
-from kinds.sound.things import NAMES
 from scripts.artefacts.drawn.network import make_convolution
 from scripts.artefacts.manifest import count_of, lines_of
 from scripts.artefacts.onnx_file import BATCH, save

@@ -18,9 +18,9 @@ import torch
 from benchmark.demo_networks import save, train
 from kinds.sound import drawings as made_up
 from kinds.sound import network as listener
+from kinds.sound.drawings import NAMES
 from kinds.sound.recipe import Sound
 from kinds.sound.source import drop_longest
-from kinds.sound.things import NAMES
 from scripts.artefacts.exporting import start
 from scripts.artefacts.progress import step
 from scripts.base import files

@@ -14,10 +14,10 @@ from bundle_client import Client, SoundRefused
 from bundle_client.server import Protocol
 from bundle_serving.infer import ask
 from kinds.sound import drawings
+from kinds.sound.drawings import NAMES
 from kinds.sound.serving import wav
 from kinds.sound.tests.by_pytorch import sounds_by_pytorch
 from kinds.sound.tests.wav_files import BELL, made
-from kinds.sound.things import NAMES
 from tests import axe
 from tests.project import Project, error_lines
 from tests.screens import page

@@ -12,10 +12,10 @@ import torch
 
 from bundle_serving.scores import softmax
 from kinds.sound import drawings, export, network
+from kinds.sound.drawings import NAMES
 from kinds.sound.serving.sounds import LOG_MEL, log_mel, to_windows
 from kinds.sound.source import Listener
 from kinds.sound.tests.by_pytorch import listener_of, log_mel_by_pytorch, sounds_recipe
-from kinds.sound.things import NAMES
 from scripts.artefacts.exporting import as_words, export_as_told
 from scripts.artefacts.manifest import Manifest, why_export
 from scripts.base import files
