@@ -12,8 +12,8 @@ import pytest
 from pytriton.proxy.types import Request
 
 from bundle_serving import infer
+from kinds.callable import add_callable
 from kinds.callable import describe as step
-from kinds.callable import functions
 from kinds.callable.recipe import Function
 from kinds.callable.serving.callables import Instance, NotServed, load
 from kinds.callable.serving.values import NotAValue, Spec, anything, row
@@ -52,7 +52,7 @@ def instance(file: Path) -> Instance:
 
 def test_the_template_and_its_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    written = functions.write_new("word_count.py")
+    written = add_callable.write_new("word_count.py")
     assert [path.name for path in written] == ["word_count.py", "test_word_count.py"]
     assert "mine" not in (tmp_path / "word_count.py").read_text()
     command = [sys.executable, "-m", "unittest", "test_word_count"]
@@ -60,7 +60,7 @@ def test_the_template_and_its_test(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert subprocess.run(command, cwd=tmp_path, env=environment).returncode == 0
     for name in ("word_count.py", "two-words.py", "def.py", "words"):
         with pytest.raises(UserError):
-            functions.write_new(name)
+            add_callable.write_new(name)
 
 
 BROKEN = {
