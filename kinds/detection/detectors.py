@@ -18,7 +18,7 @@ from bundle_serving.pictures import Transform
 from bundle_serving.protocol import golden
 from scripts.artefacts.onnx_file import BATCH, save
 from scripts.steps.fine_tuned import FineTuned
-from scripts.steps.networks import Network, set_to_pictures
+from scripts.steps.networks import Network, load_fine_tuned, make_module, set_to_pictures
 from scripts.steps.vision import torchvision
 
 BACKGROUND = "__background__"
@@ -75,7 +75,9 @@ class Whole:
 
 def build(spec: FineTuned, boxes: Mapping[str, float]) -> Whole:
     entry = torchvision.models.get_model_weights(spec.arch).DEFAULT
-    module, classes, origin = spec.load(entry, partial(_count_classes, spec), _settle)
+    module, classes, origin = load_fine_tuned(
+        spec, entry, partial(_count_classes, spec.arch), _settle
+    )
     labels = list(entry.meta["categories"])
     if spec.is_file:
         labels = [BACKGROUND, *spec.names(classes - 1, labels[1:], " besides the background")]
@@ -102,8 +104,8 @@ def _transform(module: nn.Module) -> dict[str, Any]:
     return {"resize": side, "crop": side, **squashed}
 
 
-def _count_classes(spec: FineTuned, state: Mapping[str, torch.Tensor]) -> int:
-    anchors: int = spec.module(1).state_dict()[SCORES].shape[0]
+def _count_classes(arch: str, state: Mapping[str, torch.Tensor]) -> int:
+    anchors: int = make_module(arch, 1).state_dict()[SCORES].shape[0]
     scores = len(state[SCORES]) if SCORES in state else 0
     return max(1, scores // anchors)
 

@@ -18,7 +18,7 @@ from bundle_serving.pictures import Transform
 from scripts.artefacts.onnx_file import BATCH, save
 from scripts.base.errors import UserError
 from scripts.steps.fine_tuned import FineTuned
-from scripts.steps.networks import Network, Pixels, set_to_pictures
+from scripts.steps.networks import Network, Pixels, load_fine_tuned, set_to_pictures
 from scripts.steps.vision import torchvision
 
 # A tensor of the state with a number for each class.
@@ -80,7 +80,8 @@ def build(spec: FineTuned) -> Whole:
         "interpolation": prepare.interpolation.value,
     }
     how = Transform(**transform, decode="full")
-    module, classes, origin = spec.load(
+    module, classes, origin = load_fine_tuned(
+        spec,
         entry,
         partial(_count_classes, spec.weights),
         lambda module: set_to_pictures(module, module, how),

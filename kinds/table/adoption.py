@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from kinds.table.originals import MAKERS
 from kinds.table.recipe import Networked, Table
+from kinds.table.rows import MAKERS
 from scripts.base.errors import UserError
 from scripts.repository import custom
 

@@ -7,15 +7,16 @@ says in which format their files are. Followed: triton-inference-server/fil_back
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from kinds.table.originals import Original
 from kinds.table.rows import OUTPUT
 from scripts.base.errors import UserError
+
+if TYPE_CHECKING:  # which imports all of their libraries
+    from kinds.table.originals import Original
 
 ELSEWHERE = "serve it with FLAVOUR=cpu or FLAVOUR=local"
 MULTICLASS = 2  # treelite's TaskType::kMultiClf
@@ -86,12 +87,3 @@ def _give_probabilities(header: Any) -> None:
     if header.get_field("task_type")[0] == MULTICLASS:
         grown_apart = header.get_field("leaf_vector_shape")[1] == 1
         header.set_field("postprocessor", "softmax" if grown_apart else "identity_multiclass")
-
-
-def answers(forest: Any, rows: NDArray[np.float32], values: int) -> NDArray[np.float32]:
-    """By treelite's own arithmetic, which is the backend's on a CPU."""
-    import treelite
-
-    found = treelite.gtil.predict(forest, rows).reshape(len(rows), -1).astype(np.float32)
-    of_two = values == 2 and found.shape[1] == 1
-    return np.concatenate([1 - found, found], axis=1) if of_two else found

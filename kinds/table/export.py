@@ -88,7 +88,7 @@ def export(spec: Table, out: Path) -> None:
         if spec.forest:
             with step("comparing its trees for a GPU with the original"):
                 forest = conversions.convert_forest(original, name)
-                found = conversions.answers(forest, asked, answers.shape[1])
+                found = originals.answers_of_forest(forest, asked, answers.shape[1])
             agreement = _require_equal(answers, found, f"{name} answers otherwise by treelite")
             forest.serialize(draft / FOREST)
         given: dict[str, Any] = {rows.INPUT: asked}

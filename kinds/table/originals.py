@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kinds.table.rows import INPUT
+from kinds.table.rows import INPUT, MAKERS
 from scripts.base.errors import UserError
 
-# By what their files are called.
-MAKERS = {".json": "XGBoost", ".ubj": "XGBoost", ".txt": "LightGBM", ".skops": "scikit-learn"}
 # The newest that onnxmltools writes.
 OPSET = 15
 # Data alone, which skops nevertheless takes only if it is told to: a forged tree can crash its
@@ -220,3 +218,12 @@ def answers(original: Original, rows: NDArray[np.float32], name: str) -> NDArray
             "serve a classifier whose classes exclude each other",
         )
     return found
+
+
+def answers_of_forest(forest: Any, rows: NDArray[np.float32], values: int) -> NDArray[np.float32]:
+    """By treelite's own arithmetic, which is the backend's on a CPU."""
+    import treelite
+
+    found = treelite.gtil.predict(forest, rows).reshape(len(rows), -1).astype(np.float32)
+    of_two = values == 2 and found.shape[1] == 1
+    return np.concatenate([1 - found, found], axis=1) if of_two else found

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from scripts.base.errors import UserError
 from scripts.evaluation.labelled import LABELS, Item, Labelled, read_rows
 
+# By what files of models are called.
+MAKERS = {".json": "XGBoost", ".ubj": "XGBoost", ".txt": "LightGBM", ".skops": "scikit-learn"}
 # Of what is served, as Triton's FIL backend calls them (its src/model.h).
 INPUT, OUTPUT = "input__0", "output__0"
 EMPTY = ("", "na", "nan", "null", "none")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -56,39 +56,6 @@ class FineTuned:
             "labels": of_labels(self.labels, before) if self.labels else None,
             "versions": read_pins(*MAKERS),
         }
-
-    def load(
-        self, published: Any, count: Callable[[dict[str, Any]], int], settle: Callable[[Any], None]
-    ) -> tuple[Any, int, dict[str, str]]:
-        """The network, how many classes it has, and where its weights are from. `published`: by
-        torchvision; `count`: the classes of a file's weights; `settle`: what makes an untrained
-        network say something."""
-        from scripts.steps import networks
-
-        classes = len(published.meta["categories"])
-        if self.is_file:
-            path = Path(self.weights)
-            state = networks.read_state(path)
-            classes = count(state)
-            module = networks.fill_weights(self.module(classes), state, self.arch, path)
-            return module, classes, networks.origin_of(path)
-        module = self.module(classes)
-        if self.is_untrained:
-            settle(module)
-            return module, classes, {"source": "random, seed 0"}
-        module.load_state_dict(networks.download_weights(self.arch, published, self.ways_out))
-        return module, classes, {"source": f"torchvision {published}", "url": published.url}
-
-    def module(self, classes: int) -> Any:
-        """Without weights."""
-        import torch
-
-        from scripts.steps.vision import torchvision
-
-        torch.manual_seed(0)
-        return torchvision.models.get_model(
-            self.arch, weights=None, weights_backbone=None, num_classes=classes
-        )
 
     def names(self, classes: int, published: list[str], besides: str = "") -> list[str]:
         """Of a file's classes."""

@@ -21,6 +21,7 @@ from scripts.artefacts.samples import RANDOM_PICTURES, make_varied, noise
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
 from scripts.settings.architectures import DRAWN
+from scripts.steps.fine_tuned import FineTuned
 from scripts.steps.vision import torchvision
 
 if TYPE_CHECKING:
@@ -233,6 +234,38 @@ def fill_weights(
         detail = " ".join(str(fault).split())[:160]
         raise UserError(f"{path.name} has no weights of {of} ({detail}…)", remedy) from None
     return module
+
+
+def load_fine_tuned(
+    wanted: FineTuned,
+    published: Any,
+    count: Callable[[dict[str, torch.Tensor]], int],
+    settle: Callable[[nn.Module], None],
+) -> tuple[nn.Module, int, dict[str, str]]:
+    """A network, how many classes it has, and where its weights are from. `published`: by
+    torchvision; `count`: the classes of a file's weights; `settle`: what makes an untrained network
+    say something."""
+    if wanted.is_file:
+        path = Path(wanted.weights)
+        state = read_state(path)
+        classes = count(state)
+        module = fill_weights(make_module(wanted.arch, classes), state, wanted.arch, path)
+        return module, classes, origin_of(path)
+    classes = len(published.meta["categories"])
+    module = make_module(wanted.arch, classes)
+    if wanted.is_untrained:
+        settle(module)
+        return module, classes, {"source": "random, seed 0"}
+    module.load_state_dict(download_weights(wanted.arch, published, wanted.ways_out))
+    return module, classes, {"source": f"torchvision {published}", "url": published.url}
+
+
+def make_module(arch: str, classes: int) -> nn.Module:
+    """Without training."""
+    torch.manual_seed(0)
+    return torchvision.models.get_model(
+        arch, weights=None, weights_backbone=None, num_classes=classes
+    )
 
 
 def set_to_pictures(module: nn.Module, run: Callable[[torch.Tensor], Any], how: Transform) -> None:

@@ -18,7 +18,7 @@ from kinds.detection.tests.by_torchvision import SSDLITE, assert_same_boxes, box
 from scripts.base.errors import UserError
 from scripts.recipes import configs
 from scripts.recipes.schema import load
-from scripts.steps.networks import Pixels
+from scripts.steps.networks import Pixels, make_module
 from tests.pipelines import of_mixed_sizes
 from tests.project import ROOT
 
@@ -83,7 +83,7 @@ def test_weights_of_the_users_own(recipe: Recipe, tmp_path: Path) -> None:
     """As many classes as the file has, called what stands beside it."""
     boxes = recipe.boxes.model_dump()
     weights, labels = tmp_path / "street.pth", tmp_path / "street.txt"
-    torch.save(Detector(SSDLITE, "random", boxes={}).module(4).state_dict(), weights)
+    torch.save(make_module(SSDLITE, 4).state_dict(), weights)
     numbered = detectors.build(Detector(SSDLITE, str(weights), boxes=boxes), boxes).network
     assert numbered.labels == ["__background__", "class 1", "class 2", "class 3"]
     labels.write_text("bicycle\ncar\ntram\n")

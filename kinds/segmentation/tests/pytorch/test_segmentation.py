@@ -18,6 +18,7 @@ from kinds.segmentation.serving.agreement_of_masks import of_masks
 from kinds.segmentation.tests.by_torchvision import LRASPP, masks_by_torchvision, of_mixed_shapes
 from scripts.base.errors import UserError
 from scripts.recipes.schema import load
+from scripts.steps.networks import make_module
 from tests.project import ROOT
 
 
@@ -58,7 +59,7 @@ def test_tensorrt_makes_uint8_of_floats(whole: Whole, tmp_path: Path) -> None:
 def test_weights_of_the_users_own(tmp_path: Path) -> None:
     """As many classes as the file has, called what stands beside it."""
     weights, labels = tmp_path / "street.pth", tmp_path / "street.txt"
-    torch.save(Segmenter(LRASPP, "random").module(3).state_dict(), weights)
+    torch.save(make_module(LRASPP, 3).state_dict(), weights)
     numbered = segmenters.build(Segmenter(LRASPP, str(weights))).network
     assert numbered.labels == ["class 1", "class 2", "class 3"]
     labels.write_text("road\npavement\nsky\n")
