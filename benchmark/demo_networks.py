@@ -8,7 +8,6 @@ Takes about half a minute on one core. Out: the weights that the project comes w
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +17,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 from scripts.artefacts.drawn import drawings, network
+from scripts.artefacts.exporting import start
 from scripts.artefacts.progress import step
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import UserError
 
 # The last of which are held back.
 PICTURES, HELD_BACK = 3360, 480
@@ -110,14 +110,10 @@ def save(module: nn.Module, score: float, out: Path, about: dict[str, str] | Non
     draft.replace(out)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--to", type=Path, help="a .safetensors file")
-    train_pictures(parser.parse_args().to or network.WEIGHTS)
+def main(to: Path = network.WEIGHTS) -> int:
+    train_pictures(to)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(start(main))

@@ -9,7 +9,6 @@ Both by turns, in one run; `--images` names pictures of yours, which are repeate
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -22,19 +21,15 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from benchmark.contenders import alone
-from scripts.base.errors import UserError, run_guarded
+from scripts.artefacts.exporting import start
+from scripts.base.errors import UserError
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.machine import machine
 from scripts.measuring.photos import read_or_draw
 from scripts.server.running import running_server
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pictures", type=int, default=2000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--images", default="")
-    options = parser.parse_args()
+def main(pictures: int = 2000, rounds: int = 3, images: str = "") -> int:
     up = running_server()
     contender = alone()
 
@@ -54,16 +49,14 @@ def main() -> int:
             )
 
     print(", ".join(map(str, machine(up).values())))
-    for photos in read_or_draw(options.images):
+    for photos in read_or_draw(images):
         with TemporaryDirectory() as scratch:
             folder = Path(scratch, "photos")
             folder.mkdir()
-            for number, photo in enumerate(islice(cycle(photos.rows), options.pictures)):
+            for number, photo in enumerate(islice(cycle(photos.rows), pictures)):
                 (folder / f"{number:06}.jpg").write_bytes(photo)
-            print(f"{options.pictures} pictures, {photos.description}")
-            rates = measure(
-                {"make classify": classify, "a plain loop": loop}, folder, options.rounds
-            )
+            print(f"{pictures} pictures, {photos.description}")
+            rates = measure({"make classify": classify, "a plain loop": loop}, folder, rounds)
             for name, found in rates.items():
                 each = ", ".join(f"{rate:.1f}" for rate in found)
                 print(f"  {name}: {median(found):.1f} pictures/s ({each})")
@@ -87,4 +80,4 @@ def measure(
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(start(main))

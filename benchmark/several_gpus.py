@@ -9,7 +9,6 @@ Before it: make up, on a machine with several GPUs. With one there is nothing to
 
 from __future__ import annotations
 
-import argparse
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +18,10 @@ from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
 
+from scripts.artefacts.exporting import start
 from scripts.artefacts.gpus import Gpu
 from scripts.base import console
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import UserError
 from scripts.measuring import perf_analyzer, photos, rounds, workload
 from scripts.measuring.measurement import Measurement
 from scripts.measuring.workload import Configuration
@@ -44,10 +44,7 @@ STARVED = 0.5
 STEADY = 2 / 3
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=5)
-    options = parser.parse_args(argv)
+def main(minutes: float = 5) -> int:
     up = rollout.find_running_server(pipelines.main())
     if not isinstance(up.stack, GpuStack):
         raise UserError("the running server uses no GPU", "make up FLAVOUR=gpu")
@@ -55,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
         console.note(f"one GPU serves, and shares with none: {up.stack.gpu.name}")
         return 0
     with looked_at(up.stack) as looks:
-        found = ask_at_full_speed(up, up.stack.gpus, 60 * options.minutes)
+        found = ask_at_full_speed(up, up.stack.gpus, 60 * minutes)
     if found.failure:
         raise UserError(f"under load on several GPUs: {found.failure}", LOOK)
     busy, speeds = looks.busy(), [sample.throughput for sample in found.samples]
@@ -142,4 +139,4 @@ def require_all_busy(busy: Mapping[str, float]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(start(main))

@@ -7,8 +7,8 @@ traced; asked in alternating rounds.
 
 from __future__ import annotations
 
-import argparse
 import statistics
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from benchmark.load import Question, infer_path, measure_cost, over_grpc, over_http, processes_of
 from bundle_serving.process import sockets, traces
+from scripts.artefacts.exporting import start
 from scripts.base.paths import ROOT
 from scripts.measuring.confidence import Estimate
 from scripts.recipes import pipelines
@@ -25,15 +26,7 @@ from scripts.repository import live
 from scripts.stacks import temporary
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add = parser.add_argument
-    add("--image", type=Path, required=True)
-    add("--concurrency", type=int, default=4)
-    add("--rounds", type=int, default=20)
-    add("--seconds", type=float, default=4)
-    options = parser.parse_args(argv)
-    picture = options.image.read_bytes()
+def main(image: Path, concurrency: int = 4, rounds: int = 20, seconds: float = 4) -> int:
     with ExitStack() as stack:
         collector = stack.enter_context(taker_of_spans())
         environments = {
@@ -53,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
             for name, environment in environments.items()
         }
         for protocol in ("gRPC", "HTTP"):
-            compare(protocol, addresses, picture, options)
+            compare(protocol, addresses, image.read_bytes(), concurrency, rounds, seconds)
     return 0
 
 
@@ -61,19 +54,19 @@ def compare(
     protocol: str,
     addresses: dict[str, tuple[str, str]],
     picture: bytes,
-    options: argparse.Namespace,
+    concurrency: int,
+    rounds: int,
+    seconds: float,
 ) -> None:
     rates: dict[str, list[float]] = {name: [] for name in addresses}
     costs: dict[str, list[float]] = {name: [] for name in addresses}
-    for number in range(options.rounds):
+    for number in range(rounds):
         # The second one finds the machine warmer.
         for name in sorted(addresses, reverse=bool(number % 2)):
             http, grpc = addresses[name]
             connect = over_grpc(grpc) if protocol == "gRPC" else over_http(http, infer_path())
             question = Question(name, connect, [picture])
-            took, spent = measure_cost(
-                question, options.concurrency, options.seconds, partial(processes_of, http)
-            )
+            took, spent = measure_cost(question, concurrency, seconds, partial(processes_of, http))
             rates[name].append(took.images_per_second)
             costs[name].append(sum(spent.values()))
     for what, unit, found in (("throughput", "/s", rates), ("processor time", " ms", costs)):
@@ -111,4 +104,4 @@ def taker_of_spans() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(start(main))

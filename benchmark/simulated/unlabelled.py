@@ -11,7 +11,7 @@ judged apart.
 
 from __future__ import annotations
 
-import argparse
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +31,7 @@ from bundle_door.watching.accuracy import (
 from scripts.artefacts.drawn import drawings
 from scripts.artefacts.drawn.network import MEAN, STD, WEIGHTS, network
 from scripts.artefacts.drawn.things import NAMES
+from scripts.artefacts.exporting import start
 from scripts.evaluation.scores import Answers
 from scripts.server.evaluating import describe_confidence
 
@@ -135,14 +136,10 @@ def compare_classes(labelled: dict[str, Any], last: Answered) -> tuple[list[bool
     return within, sum(often)
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pictures", type=int, default=8000)
-    parser.add_argument("--rounds", type=int, default=500)
-    options = parser.parse_args(argv)
+def main(pictures: int = 8000, rounds: int = 500) -> int:
     random = np.random.default_rng(0)
-    pixels, truth = drawings.many(options.pictures, seed=5)
-    half = options.pictures // 2
+    pixels, truth = drawings.many(pictures, seed=5)
+    half = pictures // 2
     labelled = Answered(*answer(pixels[:half]), truth[:half])
     cases = {}
     for name, shift in SHIFTS.items():
@@ -157,7 +154,7 @@ def main(argv: list[str] | None = None) -> int:
     for name, (asked, shares) in cases.items():
         weights = shares[asked.truth] / shares[asked.truth].sum()
         told, of_classes, classes = [], list[bool](), 0
-        for _ in range(options.rounds):
+        for _ in range(rounds):
             known = labelled.take(random.choice(half, LABELLED, replace=False)).describe()
             last = asked.take(random.choice(half, LAST, p=weights))
             told.append(compare(known, last))
@@ -174,4 +171,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(start(main))

@@ -1,5 +1,5 @@
 """Are verdicts as certain as they say? Simulated rollouts, judged as `make rollout EVAL=` does at
-250 moments each, until it is certain.
+250 moments each, until it is certain. `--differing`: the share that only one version gets right.
 
     python -m benchmark.simulated.verdicts [--rollouts 1000] [--items 10000] [--differing 0.04]
 
@@ -9,12 +9,13 @@ stated, or a version that is worse by 2 points is found in less than 95%.
 
 from __future__ import annotations
 
-import argparse
+import sys
 from collections import Counter
 from math import isfinite
 
 import numpy as np
 
+from scripts.artefacts.exporting import start
 from scripts.evaluation.paired import Paired
 from scripts.evaluation.sequential import CERTAINTY, Drop, find_quantile_bounds
 
@@ -61,21 +62,14 @@ def simulate_quantiles(streams: int, random: np.random.Generator) -> tuple[int, 
     return missed, ended
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rollouts", type=int, default=1000)
-    parser.add_argument("--items", type=int, default=10_000)
-    parser.add_argument(
-        "--differing", type=float, default=0.04, help="share that only one version gets right"
-    )
-    options = parser.parse_args(argv)
-    random, of, holds = np.random.default_rng(0), options.rollouts, True
+def main(rollouts: int = 1000, items: int = 10_000, differing: float = 0.04) -> int:
+    random, of, holds = np.random.default_rng(0), rollouts, True
     print(
         "| the candidate is | promoted | rejected | cannot tell | items | fixed interval rejects |"
     )
     print("|---|---|---|---|---|---|")
     for drop in (0, MOST_DROP, 0.02, 0.03):
-        verdicts, took, fooled = simulate(drop, options.differing, of, options.items, random)
+        verdicts, took, fooled = simulate(drop, differing, of, items, random)
         fine, worse, open_ = (verdicts[each] / of for each in ("fine", "worse", "undecided"))
         middle, most = np.percentile(took, (50, 95))
         what = f"worse by {100 * drop:g}" if drop else "equal"
@@ -96,4 +90,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(start(main))

@@ -8,7 +8,6 @@ Before it: make similar IMG=… IN=…
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -26,8 +25,9 @@ from bundle_serving.health import reason_not_to_trust
 from bundle_serving.pictures import Transform
 from extensions.similar.service import MADE, MODEL
 from extensions.similar.serving.embeddings import Network
+from scripts.artefacts.exporting import start
 from scripts.base import files
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON
 from scripts.base.ports import free_ports
 from scripts.measuring import photos
@@ -43,10 +43,8 @@ REPOSITORY, CALLABLE = "models of the repository", "callable"
 ENSEMBLE, NETWORK = "embedding_ensemble", "embedding_onnx"
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
-    options = parser.parse_args(argv)
+def main(seconds: float = 10) -> int:
+    """Of each measurement."""
     if not (MADE / "model.onnx").exists():
         raise UserError("no network is exported", "make similar IMG=photo.jpg IN=photos")
     network = Network.load(MADE)
@@ -58,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         }
         for sent in photos.read_or_draw("", Transform(**network.transform)):
             print(sent.description)
-            compare(paths, sent.rows, options.seconds)
+            compare(paths, sent.rows, seconds)
     return 0
 
 
@@ -148,4 +146,4 @@ def ensemble(network: Network, max_batch_size: int) -> ModelConfig:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(start(main))

@@ -8,7 +8,6 @@ The vectors are drawn: around as many centres as there would be subjects of fift
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 
 from extensions.similar.indexing import SAVED_EVERY
 from extensions.similar.picture_index import MadeBy, PictureIndex, Stamp
-from scripts.base.errors import run_guarded
+from scripts.artefacts.exporting import start
 
 DIMENSIONS = 1280  # mobilenet_v2's
 OF_A_SUBJECT = 50
@@ -35,14 +34,11 @@ Vectors = NDArray[np.float32]
 T = TypeVar("T")
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pictures", type=int, default=100_000)
-    options = parser.parse_args(argv)
+def main(pictures: int = 100_000) -> int:
     random = np.random.default_rng(0)
-    centres = unit(random.standard_normal((-(-options.pictures // OF_A_SUBJECT), DIMENSIONS)))
+    centres = unit(random.standard_normal((-(-pictures // OF_A_SUBJECT), DIMENSIONS)))
     rows = np.concatenate(
-        [draw_vectors(random, centres, count) for count in batches(options.pictures)],
+        [draw_vectors(random, centres, count) for count in batches(pictures)],
         dtype=np.float32,
     )
     asked = draw_vectors(random, centres, ASKED)
@@ -117,4 +113,4 @@ def answers(index: PictureIndex, rows: Vectors, asked: Vectors) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(start(main))

@@ -22,7 +22,7 @@ from scripts.rollout.verdict import Figures, is_certain
 
 def test_verdicts_are_as_certain_as_they_say(capsys: pytest.CaptureFixture[str]) -> None:
     """Of sixty simulated rollouts each: it ends with 1 if a claim is wrong too often."""
-    assert verdicts.main(["--rollouts", "60", "--items", "12000"]) == 0
+    assert verdicts.main(rollouts=60, items=12_000) == 0
     assert "| equal | " in capsys.readouterr().out
 
 
