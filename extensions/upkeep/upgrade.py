@@ -16,7 +16,7 @@ from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, layout_number, model_folders
 from scripts.repository.archive import Version
-from scripts.server import engines, layouts, served, up
+from scripts.server import layouts, served, up
 from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, state
@@ -82,7 +82,7 @@ def explain_rebuild(stack: Stack, pipeline: Pipeline) -> str:
 def _explain_rebuild(stack: Stack, version: Version) -> str:
     pipeline, known = version.pipeline, state.load()
     settings = up.settings_of(pipeline, known.settings if known else {}, version)
-    export, made = pipeline.recipe.export(settings, engines.engine_for(stack)), version.workspace
+    export, made = pipeline.recipe.export(settings, stack.engine), version.workspace
     if export and (why := why_export(made.onnx, export.spec, export.as_before)):
         return f"export: {why}"
     if export and version.engine is CPU:
@@ -95,7 +95,7 @@ def _explain_rebuild(stack: Stack, version: Version) -> str:
 
 
 def _list_changed_programs(stack: Stack, settings: Settings, version: Version) -> Iterator[str]:
-    layout = layouts.layout(settings, engines.engine_for(stack))
+    layout = layouts.layout(settings, stack.engine)
     for model in version.pipeline.recipe.programs(layout):
         for name, text in model_folders.programs(model):
             digest = hashlib.sha256(text.encode()).hexdigest()

@@ -41,7 +41,7 @@ def main() -> int:
             settings, pipelines.main(), served.serving(pipelines.main())
         )
     stack = (StepsRanBeforeOnGpu if settings.flavour == "gpu" else StepsRanBefore)(settings)
-    how = layouts.layout(settings, engines.engine_for(stack))
+    how = layouts.layout(settings, stack.engine)
     with lock.one_at_a_time():
         if sys.argv[1:] == ["candidate"]:
             lay_out_candidate(stack, how)

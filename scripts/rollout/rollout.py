@@ -132,7 +132,7 @@ def prove(up_now: Up, target: int, how: str, judge_labels: bool) -> Proved:
     old = up_now.version
     new = archive.load(old.pipeline, target)
     served_with = up_now.server.settings_at_start.fill_from(new.settings)
-    layout = layouts.layout(served_with, engines.engine_for(up_now.stack))
+    layout = layouts.layout(served_with, up_now.stack.engine)
     require_sound(old, new, layout.engine)
     if judge_labels:
         require_trained(old, new)

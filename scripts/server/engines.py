@@ -48,10 +48,6 @@ STEP_MB = 300
 GATE = "gate.txt"  # beside a plan, or trees: which combinations have passed the gate
 
 
-def engine_for(stack: Stack) -> Engine:
-    return GPU if stack.flavour == "gpu" else CPU
-
-
 def make(
     stack: Stack, settings: Settings, layout: Layout, pipeline: Pipeline, made: Workspace
 ) -> None:
@@ -60,7 +56,7 @@ def make(
     configs.require_switches(recipe.triton, recipe.ensemble, recipe.members)
     if not export(stack, settings, pipeline, made):
         return
-    if engine_for(stack) is GPU:
+    if stack.engine is GPU:
         on_gpu = cast("GpuStack", stack)
         if not made.forest:
             _build_plan(on_gpu, settings, layout, pipeline, made)
@@ -73,7 +69,7 @@ def export(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace
     """Returns whether the pipeline has a network."""
     if needed := pipeline.recipe.requirements_file:
         packages.prepare(needed, stack.flavour, archive.home(pipeline))
-    export = pipeline.recipe.export(settings, engine_for(stack))
+    export = pipeline.recipe.export(settings, stack.engine)
     if export:
         run = run_here if export.step.layers else stack.run_step
         for layer in export.step.layers:

@@ -20,7 +20,7 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, live, model_folders
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
-from scripts.server import engines, layouts
+from scripts.server import layouts
 from scripts.server.served import serving
 from scripts.server.triton.control import Control
 from scripts.stacks import admin_key, flavour
@@ -143,7 +143,7 @@ def lay_out_own(model: str, server: State) -> None:
     model_folders.furnish_with([model], live.REPOSITORY)
     folder = live.REPOSITORY / model
     stack = flavour.stack_of(server)
-    engine = engines.engine_for(stack)
+    engine = stack.engine
     require_its_code(folder, engine)
     has_config = (folders.model_folder(model) / "config.pbtxt").is_file()
     # NVIDIA's server completes configs by itself.

@@ -12,7 +12,6 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.repository import history, live, model_folders
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
-from scripts.server import engines
 from scripts.server.triton.control import Control
 from scripts.stacks import flavour
 from scripts.stacks.state import State
@@ -31,13 +30,11 @@ def recover(server: State | None, version: Version, shared: Shared) -> bool:
             limit = server.settings_at_start.start_timeout
             stack = flavour.stack_of(server)
             if stack.many:
-                _lay_out(version, engines.engine_for(stack))
+                _lay_out(version, stack.engine)
                 stack.many.go_back(server)
             else:
                 with lock.hands_off():
-                    _recover(
-                        Control(server.admin, limit), engines.engine_for(stack), version, shared
-                    )
+                    _recover(Control(server.admin, limit), stack.engine, version, shared)
     except UserError as fault:
         console.note(f"the server cannot be recovered ({fault.cause})")
         return False

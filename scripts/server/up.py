@@ -77,11 +77,11 @@ def bring_up(settings: Settings, command: str = "up") -> State:
                 "use PREPROCESS=python",
             )
         exposure.require_keys(settings)
-        require_lenders(main, engines.engine_for(stack))
+        require_lenders(main, stack.engine)
         stack.prepare()
         _furnish(main)
         version = build_and_activate(stack, settings, main, seed, shared)
-        how = layout(settings, engines.engine_for(stack))
+        how = layout(settings, stack.engine)
         _keep_beside(pipelines.find_noted())
         if elsewhere:
             _place_others(settings, how)
@@ -116,7 +116,7 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
             recover(server, seed, shared)
         settings = settings_of(pipeline, server.settings, seed)
         stack = flavour.stack(server.flavour, settings)
-        require_lenders(pipeline, engines.engine_for(stack))
+        require_lenders(pipeline, stack.engine)
         stack.prepare()
         _furnish(pipeline)
         before = hash_layout(pipeline)
@@ -148,7 +148,7 @@ def lay_out_main(stack: Stack, settings: Settings, how: str) -> None:
     if seed:
         recover(None, seed, shared)
     version = build_and_activate(stack, settings, main, seed, shared)
-    loaded_beside.lay_out(layout(settings, engines.engine_for(stack)))
+    loaded_beside.lay_out(layout(settings, stack.engine))
     note_main()
     if version == seed:
         console.note(f"{version.describe()}: nothing to lay out")
@@ -272,7 +272,7 @@ def build_version(
     stack: Stack, settings: Settings, pipeline: Pipeline, seed: Version | None
 ) -> Version:
     """The requested version: the seed if all of it fits, or a new one."""
-    how = layout(settings, engines.engine_for(stack))
+    how = layout(settings, stack.engine)
     with archive.draft(pipeline, seed) as draft:
         engines.make(stack, settings, how, pipeline, draft)
         contents = model_folders.contents(pipeline, draft, how)
@@ -293,7 +293,7 @@ def build_and_activate(
         )
         version = seed
     shared.push_version(version)
-    lay_out(version, layout(settings, engines.engine_for(stack)), live.REPOSITORY)
+    lay_out(version, layout(settings, stack.engine), live.REPOSITORY)
     live.leave_only(version)
     return version
 
@@ -396,9 +396,7 @@ def _lay_out_as_before(
         yield
     except BaseException:
         if seed := serving(pipeline):
-            lay_out(
-                seed, layout(known.settings_at_start, engines.engine_for(stack)), live.REPOSITORY
-            )
+            lay_out(seed, layout(known.settings_at_start, stack.engine), live.REPOSITORY)
             live.leave_only(seed)
             Shared(settings, pipeline).push_live()
         raise

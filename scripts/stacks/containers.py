@@ -25,6 +25,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import IN_CONTAINERS, ROOT
 from scripts.base.ports import free_ports
 from scripts.recipes import pipelines
+from scripts.recipes.layout import CPU
 from scripts.repository import live, place
 from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
@@ -59,6 +60,7 @@ MOST_STARTS = 3
 
 class DockerStack:
     flavour = "cpu"
+    engine = CPU
     many: Many | None = None
     compose_files: tuple[str, ...] = ("compose.yaml",)
     other_layers = 1  # of the server's image, the last: they take networks in, and do not serve

@@ -16,6 +16,7 @@ from scripts.artefacts.gpus import Gpu
 from scripts.artefacts.step import Place
 from scripts.base import console
 from scripts.base.errors import UserError
+from scripts.recipes.layout import GPU
 from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.engine import last_line
@@ -29,6 +30,7 @@ class GpuStack(DockerStack):
     """NVIDIA's images, and a GPU that a container was seen to use."""
 
     flavour = "gpu"
+    engine = GPU
     compose_files = ("compose.yaml", "compose.gpu.yaml")
     other_layers = 0
     image_suffix = "-gpu"

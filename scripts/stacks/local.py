@@ -26,6 +26,7 @@ from scripts.base import interrupts, lock, ports
 from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.files import is_shared
 from scripts.base.paths import MARK, PYTHON, ROOT
+from scripts.recipes.layout import CPU
 from scripts.repository import live, place
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, certificates, exposure, handover, state, temporary
@@ -58,6 +59,7 @@ LAYERS = {
 
 class LocalStack:
     flavour = "local"
+    engine = CPU
     many: Many | None = None
     run_dir = str(RUN)  # writable, and programs may run from it
     log_hint = f"the whole log is in {LOG.relative_to(ROOT)}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bundle_serving.address import Address
 from scripts.artefacts.step import Step
+from scripts.recipes.layout import Engine
 from scripts.repository.archive import Version
 from scripts.settings.settings import Settings
 from scripts.stacks.state import State
@@ -48,6 +49,7 @@ class Many(Protocol):
 
 class Stack(Protocol):
     flavour: str
+    engine: Engine  # that runs networks there
     many: Many | None  # where there are several servers
     run_dir: str  # as the server sees it: writable, and programs may run from it
     log_hint: str

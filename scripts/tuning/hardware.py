@@ -124,5 +124,5 @@ class Gpu(Cpu):
 
 
 def hardware_of(stack: Stack, settings: Settings, main: Pipeline, folder: Path) -> Cpu:
-    chosen = Gpu if engines.engine_for(stack) is GPU else Cpu
+    chosen = Gpu if stack.engine is GPU else Cpu
     return chosen(stack, settings, main, folder)

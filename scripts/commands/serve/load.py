@@ -11,7 +11,7 @@ from scripts.base import console
 from scripts.recipes import pipelines
 from scripts.repository import live
 from scripts.repository.shared import Shared
-from scripts.server import engines, loaded_beside
+from scripts.server import loaded_beside
 from scripts.server.triton import models
 from scripts.server.triton.control import Control
 from scripts.settings import arguments
@@ -28,7 +28,7 @@ def main() -> int:
     name = models.find_triton_model(server)
     if not own and (live.REPOSITORY / name).is_dir():
         stack = flavour.stack_of(server)
-        loaded_beside.require_its_code(live.REPOSITORY / name, engines.engine_for(stack))
+        loaded_beside.require_its_code(live.REPOSITORY / name, stack.engine)
     with console.waiting(f"loading {name}"):
         Control(server.admin, models.LONGEST_S).load(name)
     if own or name in {pipeline.ensemble for pipeline in pipelines.others()}:

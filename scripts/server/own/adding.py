@@ -144,7 +144,7 @@ def export_and_check(pipeline: Pipeline, settings: Settings, stack: Stack) -> Pi
         try:
             with archive.draft(pipeline, None) as draft:
                 engines.export(stack, settings, pipeline, draft)
-                if engines.engine_for(stack) is CPU:
+                if stack.engine is CPU:
                     engines.prove(stack, settings, pipeline, draft)
                 found = Pipeline(pipeline.name, recipe.as_found(draft))
                 found.recipe.require(draft, settings, archive.home(pipeline))

@@ -87,7 +87,7 @@ def take_in(stack_of: StackOf, typed: Mapping[str, str]) -> None:
         settings = up.fill_from_version(settings, main, serving(main))
         with lock.one_at_a_time():
             stack = stack_of(settings)
-            if engines.engine_for(stack) is CPU:
+            if stack.engine is CPU:
                 up.lay_out_main(stack, settings, "compose")
                 return
             with archive.draft(main, None) as draft:
