@@ -8,17 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
-from scripts.artefacts.drawn.things import (
-    CONTRAST,
-    NAMES,
-    THINGS,
-    TURNED,
-    USUALLY,
-    Colour,
-    Pen,
-    Random,
-    distance,
-)
+from scripts.artefacts.drawn import things
+from scripts.artefacts.drawn.things import Colour, Random
 
 SIDE = 48
 # Drawn larger and scaled down: Pillow draws without antialiasing.
@@ -29,7 +20,7 @@ FAINT = [alpha * 35 // 100 for alpha in range(256)]
 def many(count: int, seed: int = 0) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Pixels [count, 3, SIDE, SIDE] and their labels, evenly distributed."""
     random = np.random.default_rng(seed)
-    labels = np.arange(count) % len(THINGS)
+    labels = np.arange(count) % len(things.THINGS)
     drawn = [np.asarray(drawing(label, random)).transpose(2, 0, 1) for label in labels.tolist()]
     return np.stack(drawn), labels
 
@@ -39,7 +30,7 @@ def drawing(label: int, random: Random, side: int = SIDE) -> Image.Image:
     ground = _colour(random)
     picture = _background(size, ground, random)
     colour = _colour(random)
-    while distance(colour, ground) < CONTRAST:
+    while things.distance(colour, ground) < things.CONTRAST:
         colour = _colour(random)
     thing = _thing(label, colour, ground, size, random)
     wide = (size - thing.width) // 2
@@ -57,10 +48,10 @@ def drawing(label: int, random: Random, side: int = SIDE) -> Image.Image:
 def _thing(label: int, colour: Colour, ground: Colour, size: int, random: Random) -> Image.Image:
     side = int(size * random.uniform(0.5, 0.95))
     layer = Image.new("RGBA", (side, side), (*colour, 0))
-    THINGS[label](Pen(layer, random, colour, ground))
+    things.THINGS[label](things.Pen(layer, random, colour, ground))
     if random.random() < 0.5:
         layer = layer.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    most = TURNED.get(NAMES[label], USUALLY)
+    most = things.TURNED.get(things.NAMES[label], things.USUALLY)
     return layer.rotate(random.uniform(-most, most), Image.Resampling.BILINEAR)
 
 
