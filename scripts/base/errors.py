@@ -41,6 +41,12 @@ class UserError(Exception):
         return cls(cause[0], last) if cause else cls(last, remedy)
 
 
+class WrongWord(UserError):
+    """What was typed is no command, option or setting."""
+
+    exit_code = 2
+
+
 class NoWeights(UserError):
     """The requested weights are not available here."""
 

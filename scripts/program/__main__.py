@@ -9,7 +9,7 @@ import os
 import sys
 
 from bundle_client import __version__
-from scripts.base.errors import run_guarded
+from scripts.base.errors import WrongWord, run_guarded
 from scripts.base.text import translate
 from scripts.program import command_line, completion, folder, help, verbs
 
@@ -31,9 +31,7 @@ def _answer() -> int:
         print(translate("\n".join(lines), *called_as))
     elif call.verb == command_line.COMPLETION:
         if [*call.words] not in [[shell] for shell in completion.SHELLS]:
-            raise command_line.WrongWord(
-                "completion of which shell?", f"one of {', '.join(completion.SHELLS)}"
-            )
+            raise WrongWord("completion of which shell?", f"one of {', '.join(completion.SHELLS)}")
         listed = {name: verb for name, verb in known.items() if verb.about}
         settings = {name: help.find_settings(verb) for name, verb in listed.items()}
         abouts = {name: translate(verb.about, *called_as) for name, verb in listed.items()}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.base.errors import UserError
+from scripts.base.errors import WrongWord
 from scripts.program.verbs import Verb
 
 if TYPE_CHECKING:
@@ -31,10 +31,6 @@ OPTIONS = {
     "--help": "Explain the command",
     "--version": OWN_VERBS[VERSION],
 }
-
-
-class WrongWord(UserError):
-    exit_code = 2
 
 
 @dataclass

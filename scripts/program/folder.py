@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -56,13 +56,13 @@ def prepare(folder: Path) -> None:
     except (FileNotFoundError, NotADirectoryError) as fault:
         raise UserError(f"{folder} cannot be made ({fault.strerror})", another) from None
     # Begun: who finds no hashes goes on, instead of taking it for somebody else's folder.
-    _write_note(folder, dict.fromkeys(earlier or {}, ""))
+    files.write(folder / NOTE, json.dumps(dict.fromkeys(earlier or {}, "")))
     for name in (earlier or {}).keys() - wanted.keys():
         (folder / name).unlink(missing_ok=True)
     for name in wanted:
         with files.draft_of(folder / name) as draft:
             shutil.copy2(ROOT / name, draft)
-    _write_note(folder, wanted)
+    files.write(folder / NOTE, json.dumps(wanted))
 
 
 def _is_empty(folder: Path) -> bool:
@@ -91,10 +91,6 @@ def _read_note(folder: Path) -> dict[str, str] | None:
         return found
     except (FileNotFoundError, NotADirectoryError):
         return None
-
-
-def _write_note(folder: Path, hashes: dict[str, str]) -> None:
-    files.write(folder / NOTE, json.dumps(hashes))
 
 
 def require_system() -> None:
@@ -141,11 +137,8 @@ def is_installed(layer: str, folder: Path) -> bool:
         installed = (folder / ".venv" / "layers" / layer).stat().st_mtime
     except FileNotFoundError:
         return False
-    return installed >= max(_list_times(layers.list_folders(folder)))
-
-
-def _list_times(folders: Iterable[Path]) -> Sequence[float]:
-    return [path.stat().st_mtime for folder in folders for path in folder.rglob("*.txt")]
+    written = (path for home in layers.list_folders(folder) for path in home.rglob("*.txt"))
+    return installed >= max(path.stat().st_mtime for path in written)
 
 
 def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:

@@ -7,13 +7,12 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from scripts.base.errors import run_guarded
+from scripts.base.errors import WrongWord, run_guarded
 from scripts.base.text import fold
 from scripts.program.command_line import (
     OPTIONS,
     OWN_VERBS,
     PROGRAM,
-    WrongWord,
     list_settings,
     suggest,
 )

@@ -8,16 +8,12 @@ import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from scripts.base.errors import UserError
+from scripts.base.errors import WrongWord
 from scripts.base.paths import DOTENV, ROOT
 from scripts.settings import arguments, dotenv_file, settings
 
 # .env may also contain variables of Docker and Compose.
 OF_OTHERS = ("COMPOSE_", "DOCKER_", "BUILDKIT_")
-
-
-class UnknownSetting(UserError):
-    exit_code = 2
 
 
 def require_known(
@@ -75,4 +71,4 @@ def _require(name: str, known: Collection[str], where: str) -> None:
         remedy = f"did you mean {near[0]}?"
     else:
         remedy = "docs/settings.md lists all of them"
-    raise UnknownSetting(f"unknown setting {name}{where}", remedy)
+    raise WrongWord(f"unknown setting {name}{where}", remedy)

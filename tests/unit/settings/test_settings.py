@@ -9,10 +9,10 @@ import pytest
 
 from scripts.artefacts.manifest import Torchvision
 from scripts.base import files
-from scripts.base.errors import UserError
+from scripts.base.errors import UserError, WrongWord
 from scripts.program import verbs
 from scripts.settings import arguments, documents, settings
-from scripts.settings.known import UnknownSetting, list_idle, require_known
+from scripts.settings.known import list_idle, require_known
 from scripts.settings.settings import ALL, DEFAULTS, VERSION, names
 from scripts.steps import export
 from tests.project import ROOT, Project
@@ -140,7 +140,7 @@ def test_what_is_no_setting_is_refused(
 ) -> None:
     dotenv = tmp_path / ".env"
     dotenv.write_text(written)
-    with pytest.raises(UnknownSetting) as refused:
+    with pytest.raises(WrongWord) as refused:
         require_known([typed] if typed else [], dotenv)
     assert (refused.value.cause, refused.value.remedy) == message
     assert refused.value.exit_code == 2
