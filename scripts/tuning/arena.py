@@ -18,8 +18,7 @@ from scripts.measuring.perf_analyzer import PerfAnalyzer
 from scripts.measuring.photos import Inputs
 from scripts.measuring.workload import Configuration, Target
 from scripts.stacks.stack import Stack
-from scripts.tuning.goal import Goal, Score
-from scripts.tuning.search import Candidate
+from scripts.tuning.search import Candidate, Goal, Score
 
 # Seconds of one comparison. Its result is measured again, longer, before it is used.
 ROUNDS = 2

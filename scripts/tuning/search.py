@@ -1,13 +1,23 @@
-"""Which settings to try, in which order. Pure: the comparison is passed in."""
+"""The search of settings: its goal, which to try and in which order, which of two servers is closer
+to the goal, and whether .env changes by that."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
+from statistics import geometric_mean
 from typing import Any
 
+from scripts.base import console
+from scripts.base.errors import UserError
+from scripts.measuring.measurement import Measurement
 from scripts.recipes.layout import Share
+from scripts.settings import dotenv_file
+from scripts.settings.settings import Settings
 
+# A smaller lead may be chance.
+LEAD = 1.03
 # Of the network on a GPU: each holds the memory that a batch takes.
 MOST_COPIES = 4
 
@@ -85,6 +95,63 @@ def shares(cores: int) -> Iterator[Share]:
         instances *= 2
 
 
+@dataclass(frozen=True)
+class Score:
+    """One server's answers per second over all kinds of pictures, and the slowest kind's p95."""
+
+    concurrency: int
+    throughput: float
+    p95: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.throughput:.1f} answers per second at p95 {self.p95:.0f} ms, "
+            f"{self.concurrency} at a time"
+        )
+
+    @classmethod
+    def from_measurements(cls, concurrency: int, measurements: Sequence[Measurement]) -> Score:
+        """Failed rounds are skipped; if all failed, the score is zero."""
+        rates = [each.throughput.median for each in measurements]
+        if not all(rates):
+            return cls(concurrency, 0.0, float("inf"))
+        return cls(
+            concurrency, geometric_mean(rates), max(each.p95.median for each in measurements)
+        )
+
+
+@dataclass(frozen=True)
+class Goal:
+    latency_ms: float | None  # the limit for p95; None: maximum throughput
+
+    def __str__(self) -> str:
+        if self.latency_ms is None:
+            return "the most answers per second"
+        return f"the most answers per second with 95% of the answers within {self.latency_ms:g} ms"
+
+    def concurrencies(self, cores: int) -> list[int]:
+        """Concurrencies to try: enough to keep a server busy; with a limit, increasing ones."""
+        busy = 4 * cores
+        return [busy] if self.latency_ms is None else sorted({1, cores, 2 * cores, busy})
+
+    def is_met(self, score: Score) -> bool:
+        return self.latency_ms is None or score.p95 <= self.latency_ms
+
+    def best(self, scores: Sequence[Score]) -> Score:
+        """The best of one server's scores at several concurrencies."""
+        meeting = [score for score in scores if self.is_met(score)]
+        if meeting:
+            return max(meeting, key=lambda score: score.throughput)
+        return min(scores, key=lambda score: score.p95)
+
+    def beats(self, challenger: Score, best: Score) -> bool:
+        if self.is_met(challenger) != self.is_met(best):
+            return self.is_met(challenger)
+        if self.is_met(best):
+            return challenger.throughput > best.throughput * LEAD
+        return challenger.p95 * LEAD < best.p95
+
+
 def descend(
     start: Candidate,
     axes: Axes,
@@ -108,3 +175,40 @@ def descend(
                 if beats(challenger, best):
                     best, improved = challenger, True
     return best
+
+
+def conclude(
+    settings: Settings,
+    goal: Goal,
+    winner: Candidate,
+    start: Candidate,
+    scores: dict[Candidate, Score],
+    circumstances: str,
+) -> int:
+    """By the final comparison."""
+    if start not in scores:
+        raise UserError(
+            "no other settings could be served beside the current ones",
+            "the lines above say why; .env is unchanged",
+        )
+    new, old = scores[winner], scores[start]
+    if not new.throughput:
+        raise UserError(
+            "no answers were counted with any settings",
+            "allow more time, such as MINUTES=15; .env is unchanged",
+        )
+    if not goal.is_met(new):
+        raise UserError(
+            f"no settings answer 95% within {goal.latency_ms:g} ms (best: {new.p95:.0f} ms)",
+            "allow more time, or use a smaller network; .env is unchanged",
+        )
+    if not goal.beats(new, old):
+        console.note(f"nothing beats the current settings ({old}); .env is unchanged")
+        return 0
+    figures = f"{new}, was {old}"
+    change = {name: value for name, value in winner.settings.items() if value != settings[name]}
+    dotenv_file.change(change, f"make tune: {date.today()}: {figures} ({goal}; {circumstances})")
+    console.note(f"{winner}: {figures}")
+    console.note(f".env now says {', '.join(f'{k}={v}' for k, v in change.items())}")
+    console.note("apply them: make up")
+    return 0

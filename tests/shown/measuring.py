@@ -21,8 +21,7 @@ from scripts.measuring.server_side import Counters
 from scripts.measuring.workload import ENSEMBLE, NETWORK, TEXTBOOK, Configuration, Target
 from scripts.recipes.layout import Share
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.tuning.goal import Goal, Score, conclude
-from scripts.tuning.search import Candidate, OnGpu
+from scripts.tuning.search import Candidate, Goal, OnGpu, Score, conclude
 from tests.shown.running import PIPELINE, SERVER, STEPS, command, run
 
 

@@ -21,9 +21,8 @@ from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks import admin_key, flavour, temporary
 from scripts.stacks.state import State
 from scripts.tuning.arena import Arena
-from scripts.tuning.goal import Goal, Score, conclude
 from scripts.tuning.hardware import hardware_of
-from scripts.tuning.search import Candidate, OnGpu, axes, descend, shares
+from scripts.tuning.search import Candidate, Goal, OnGpu, Score, axes, conclude, descend, shares
 
 START = Candidate("auto", Share(2, 1), Share(2, 1))
 
