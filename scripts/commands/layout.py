@@ -47,7 +47,7 @@ def main() -> int:
             lay_out_candidate(stack, how)
         else:
             judge_candidate(how)
-            up.lay_out_main(stack, settings, "compose")
+            up.lay_out_main(stack, settings)
     return 0
 
 

@@ -18,7 +18,6 @@ from scripts.evaluation.figures import Apart, Interval, Measured
 from scripts.evaluation.paired import list_losses
 from scripts.evaluation.sequential import CERTAINTY, Drop
 from scripts.evaluation.share import Share
-from scripts.repository import evaluations
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.server import evaluating
@@ -61,7 +60,6 @@ class Contest(ABC):
         """And how right the candidate was. `most_drop` in points."""
 
     def note(self, new: Version, right: Share | Measured, shared: Shared) -> None:
-        evaluations.remember(new.pipeline, self.path)
         evaluating.note(new, shared, self.path, right, "rollout")
 
 

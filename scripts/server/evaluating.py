@@ -26,7 +26,7 @@ from scripts.evaluation.scores import Answers
 from scripts.evaluation.share import Share
 from scripts.recipes.asking import Asked
 from scripts.recipes.layout import CPU, GPU
-from scripts.repository import archive, history, live
+from scripts.repository import archive, evaluations, history, live
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.server import ask, up
@@ -223,7 +223,8 @@ def ask_original(
 
 def note(version: Version, shared: Shared, data: Path, found: Share | Measured, how: str) -> None:
     """In its record, and in the history, unless that says so already: how often it was right, or
-    the figure that counts first."""
+    the figure that counts first. Later commands take the same data."""
+    evaluations.remember(version.pipeline, data)
     if isinstance(found, Share):
         kept: dict[str, Any] = {"right": found.count, "of": found.of}
         said = f"{found} right, {found.count:,} of {found.of:,} in {data.name}"

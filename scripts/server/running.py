@@ -54,7 +54,8 @@ def running(pipeline: Pipeline) -> State:
     server = running_server(of_the_server(pipeline))
     if seed and answers(server, pipeline.ensemble):
         asked = settings_of(pipeline, server.settings, seed)
-        _note(seed.settings, asked, seed.settings, pipeline.option)
+        changed = [name for name, value in seed.settings.items() if asked[name] != value]
+        _note(changed, seed.settings, asked, pipeline.option)
         return server
     with console.all_output_on_stderr():
         return bring_up_beside(pipeline, server)
@@ -68,23 +69,21 @@ def as_it_runs(server: State) -> dict[str, str]:
     return server.settings | {Settings.flavour.name: server.flavour}
 
 
-def list_given(settings: Settings) -> list[str]:
-    """What was set now of all that makes another server."""
-    return [name for name in names(*SERVED) if name in settings.given]
+def list_differing(server: State, asked: Settings) -> list[str]:
+    """What was set now of all that makes another server, and is not as it runs."""
+    now = as_it_runs(server)
+    set_now = [name for name in names(*SERVED) if name in asked.given]
+    return [name for name in set_now if asked[name] != now.get(name, "")]
 
 
-def differing(now: Mapping[str, str], asked: Settings, among: Collection[str]) -> list[str]:
-    return [name for name in among if asked[name] != now.get(name, "")]
-
-
-def _note_differing(server: State, settings: Settings) -> None:
-    _note(as_it_runs(server), settings, list_given(settings))
+def _note_differing(server: State, asked: Settings) -> None:
+    _note(list_differing(server, asked), as_it_runs(server), asked)
 
 
 def _note(
-    now: Mapping[str, str], asked: Settings, among: Collection[str], options: str = ""
+    changed: Collection[str], now: Mapping[str, str], asked: Settings, options: str = ""
 ) -> None:
-    if changed := differing(now, asked, among):
+    if changed:
         from scripts.base import console  # slow to import, and seldom needed
 
         with console.all_output_on_stderr():

@@ -140,7 +140,7 @@ def require_here(settings: Settings) -> None:
         )
 
 
-def lay_out_main(stack: Stack, settings: Settings, how: str) -> None:
+def lay_out_main(stack: Stack, settings: Settings) -> None:
     """For a server that is started by somebody else: by Compose, or by its container itself."""
     main = pipelines.main()
     shared = Shared(settings, main)
@@ -153,8 +153,8 @@ def lay_out_main(stack: Stack, settings: Settings, how: str) -> None:
     if version == seed:
         console.note(f"{version.describe()}: nothing to lay out")
         return
-    shared.record(history.SERVES, version.number, how, version.what)
-    shared.trim(settings.keep_versions, how)
+    shared.record(history.SERVES, version.number, "compose", version.what)
+    shared.trim(settings.keep_versions, "compose")
     console.note(f"laid out: {version.describe()}; a running server loads it when it restarts")
 
 

@@ -67,7 +67,6 @@ def evaluate() -> dict[str, Any]:
     with lock.one_at_a_time():
         with files.whole_folder(folder) as draft:
             evaluation.write(draft, about, figures, answers, items, told)
-        evaluations.remember(pipeline, path)
         evaluating.note_confidence(version, answers)
         shared = Shared(server.settings_at_start, pipeline)
         evaluating.note(version, shared, path, figures.right, "eval")
@@ -98,7 +97,6 @@ def evaluate_apart(server: State, version: Version, path: Path, data: Apart) -> 
     with lock.one_at_a_time():
         with files.whole_folder(folder) as draft:
             evaluation.write_measured(draft, about, found)
-        evaluations.remember(version.pipeline, path)
         shared = Shared(server.settings_at_start, version.pipeline)
         evaluating.note(version, shared, path, found, "eval")
     name, first = next(iter(found.figures.items()))

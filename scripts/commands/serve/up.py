@@ -19,7 +19,7 @@ from scripts.recipes import pipelines
 from scripts.repository import evaluations
 from scripts.server import up
 from scripts.server.own import own_main
-from scripts.server.running import as_it_runs, differing, list_given, running_server
+from scripts.server.running import list_differing, running_server
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks import state
@@ -40,7 +40,7 @@ def main() -> int:
         evaluations.remember_given(pipeline)
         return 0
     settings, known = up.of_the_server(pipeline), state.load()
-    changed = known and differing(as_it_runs(known), settings, list_given(settings))
+    changed = known and list_differing(known, settings)
     server = up.bring_up(settings) if changed else running_server(settings)
     up.bring_up_beside(pipeline, server)
     evaluations.remember_given(pipeline)

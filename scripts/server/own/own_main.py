@@ -88,7 +88,7 @@ def take_in(stack_of: StackOf, typed: Mapping[str, str]) -> None:
         with lock.one_at_a_time():
             stack = stack_of(settings)
             if stack.engine is CPU:
-                up.lay_out_main(stack, settings, "compose")
+                up.lay_out_main(stack, settings)
                 return
             with archive.draft(main, None) as draft:
                 engines.export(stack, settings, main, draft)
