@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import NoReturn
 
@@ -29,11 +29,9 @@ def end_at_once() -> None:
 Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 
-@contextmanager
-def raise_interrupts() -> Iterator[None]:
+def raise_interrupts() -> AbstractContextManager[None]:
     """As KeyboardInterrupt, so that what was begun is cleaned up; if ignored, it stays ignored."""
-    with _handle_with(_raise):
-        yield
+    return _handle_with(_raise)
 
 
 def _raise(*_: object) -> NoReturn:
@@ -73,10 +71,8 @@ def defer_interrupts(until: str) -> Iterator[None]:
             _raise()
 
 
-@contextmanager
-def ignore_interrupts() -> Iterator[None]:
-    with _handle_with(signal.SIG_IGN):
-        yield
+def ignore_interrupts() -> AbstractContextManager[None]:
+    return _handle_with(signal.SIG_IGN)
 
 
 @contextmanager

@@ -25,15 +25,13 @@ LOOK_S = 0.2
 LONGEST_S = 1800  # the longest commands but one, make tune
 
 
-@contextlib.contextmanager
-def one_at_a_time(path: Path = OF_CHANGES) -> Iterator[None]:
+def one_at_a_time(path: Path = OF_CHANGES) -> contextlib.AbstractContextManager[None]:
     def waits(holder: str) -> None:
         from scripts.base import console  # which takes along what is not installed at first
 
         console.note(f"waiting for another command to finish ({holder})")
 
-    with hold_lock(path, waits):
-        yield
+    return hold_lock(path, waits)
 
 
 @contextlib.contextmanager
@@ -104,10 +102,8 @@ def container_can_read() -> bool:
     return HANDS_OFF.exists() and HANDS_OFF.stat().st_gid == READER
 
 
-@contextlib.contextmanager
-def hands_off() -> Iterator[None]:
+def hands_off() -> contextlib.AbstractContextManager[None]:
     """While this command changes what is loaded, the keeper restores nothing."""
     from bundle_serving.process import hands  # which takes asyncio along
 
-    with hands.hold_for_command(hands_off_file()):
-        yield
+    return hands.hold_for_command(hands_off_file())
