@@ -115,7 +115,7 @@ def _pipeline(name: str, described: Mapping[str, Any], file: Path) -> Pipeline:
     needed = packages.find_beside(file)
     content = {"kind": "callable", "models": models, "source": source, **described}
     content["requirements"] = os.path.relpath(needed, folder) if needed else ""
-    return Pipeline(name, Function.model_validate(content).lying_in(folder))
+    return Pipeline(name, Function.model_validate(content))
 
 
 @contextmanager

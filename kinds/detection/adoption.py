@@ -31,7 +31,7 @@ def make_recipe(name: str, folder: Path, given: Mapping[str, str]) -> Detection:
     if height != width:
         raise UserError("a detector's pictures are squashed into a square", SIDE)
     most = 1  # until it is exported
-    made = Detection(
+    return Detection(
         kind="detection",
         models=custom.models(name),
         source=custom.beside_recipes(folder),
@@ -40,4 +40,3 @@ def make_recipe(name: str, folder: Path, given: Mapping[str, str]) -> Detection:
         batch=TOGETHER,
         instances=Instances(network_on_gpu=2),
     )
-    return custom.place(made)

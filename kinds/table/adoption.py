@@ -29,7 +29,7 @@ def make_recipe(name: str, model: Path, given: Mapping[str, str]) -> Table:
     if given.get("WEIGHTS"):
         raise UserError(f"{model.name} is already a complete model", "omit WEIGHTS")
     labels = custom.labels_given(given)
-    made = Table(
+    return Table(
         kind="table",
         models=Networked(ensemble=name, network=name),
         source=custom.beside_recipes(model),
@@ -37,4 +37,3 @@ def make_recipe(name: str, model: Path, given: Mapping[str, str]) -> Table:
         most_rows=MOST_ROWS,
         instances=1,
     )
-    return custom.place(made)

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import ValidationError
@@ -21,7 +21,6 @@ from scripts.base.paths import VENV
 from scripts.recipes import folders, pipelines
 from scripts.recipes.configs import LABELS
 from scripts.recipes.parts import Models
-from scripts.recipes.recipe import Recipe
 from scripts.settings import arguments
 from scripts.settings.architectures import require_known
 
@@ -45,18 +44,9 @@ def recipe(name: str, given: Any) -> Image:
     first["batch"]["max"] = _first().most
     pictures = first["pictures"] | network.pop("pictures", {})
     try:
-        recipe = Image.model_validate(first | network | {"pictures": pictures})
+        return Image.model_validate(first | network | {"pictures": pictures})
     except ValidationError as fault:
         raise _explain_error(fault) from None
-    return place(recipe)
-
-
-R = TypeVar("R", bound=Recipe)
-
-
-def place(recipe: R) -> R:
-    """Among the user's own."""
-    return recipe.lying_in(folders.own().recipes)
 
 
 def models(name: str) -> Models:

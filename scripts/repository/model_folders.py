@@ -182,11 +182,11 @@ def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: P
     files.let_all_read(repository)
 
 
-def write_labels(pipeline: Pipeline, made: Workspace, engine: Engine, repository: Path) -> bool:
-    """Those of the ensemble and of the network; returns whether they changed."""
-    network = pipeline.recipe.network_model(engine)
-    of_network = network is not None and _write_labels(network, pipeline, made, repository)
-    return write_ensemble_labels(pipeline, made, repository) or of_network
+def write_labels(pipeline: Pipeline, made: Workspace, engine: Engine, repository: Path) -> None:
+    """Those of the ensemble and of the network."""
+    if network := pipeline.recipe.network_model(engine):
+        _write_labels(network, pipeline, made, repository)
+    write_ensemble_labels(pipeline, made, repository)
 
 
 def write_ensemble_labels(pipeline: Pipeline, made: Workspace, repository: Path) -> bool:

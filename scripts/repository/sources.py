@@ -125,14 +125,9 @@ def _in_folder(folder: Path) -> Source:
         raise UserError(
             f"{folder} has several networks ({names})", "name one: FROM=folder/net.onnx"
         )
-    if (folder / "config.json").is_file():
-        return _of_hugging_face(folder)
+    if (folder / "config.json").is_file():  # of Hugging Face, and no kind takes it
+        return Source(other=str(folder))
     raise UserError(f"{folder} has no network of a known kind", describe_taken())
-
-
-def _of_hugging_face(folder: Path) -> Source:
-    kind = _find_kind(folder)
-    return Source(path=folder, kind=kind) if kind else Source(other=str(folder))
 
 
 def _find_kind(path: Path) -> Any:
@@ -164,7 +159,8 @@ def _of_mlflow(folder: Path) -> Source:
         if path.is_file():
             return _of_file(path)
         if path.is_dir() and (path / "config.json").is_file():
-            return _of_hugging_face(path)
+            kind = _find_kind(path)
+            return Source(path=path, kind=kind) if kind else Source(other=str(path))
     known = ", ".join(sorted(flavours))
     raise UserError(
         f"the MLflow model in {folder} has no network of pictures ({known})",
