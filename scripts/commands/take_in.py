@@ -17,7 +17,7 @@ from pathlib import Path
 from scripts.artefacts.step import Step
 from scripts.base.errors import UserError, run_guarded
 from scripts.repository import sources
-from scripts.server.own import own_main
+from scripts.server import own_main
 from scripts.stacks.local import LocalStack
 
 LABELS, REQUIREMENTS = "labels.txt", "requirements.txt"

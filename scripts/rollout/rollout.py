@@ -76,10 +76,6 @@ class Up:
     version: Version
     shared: Shared
 
-    @property
-    def control(self) -> Control:
-        return Control(self.server.admin, self.settings.start_timeout)
-
 
 class Switching(Protocol):
     """A switch that can be judged at each point, and reversed."""
@@ -211,7 +207,8 @@ class InPlace(Switch):
     def make(cls, up_now: Up, proved: Proved) -> InPlace:
         engine, shared = proved.layout.engine, up_now.shared
         versions = up_now.version, proved.new
-        return cls(up_now.control, engine, *versions, shared, up_now, proved.contest)
+        control = Control(up_now.server.admin, up_now.settings.start_timeout)
+        return cls(control, engine, *versions, shared, up_now, proved.contest)
 
     def carry_out(self, stream: Stream, canary: float | None, least: float) -> str:
         seconds, max_p99_ratio = (

@@ -121,22 +121,19 @@ class Agreement:
         return Agreement(self.same + other.same, self.questions + other.questions)
 
     def __str__(self) -> str:
-        certain = (
-            f"with {100 * CERTAINTY:g}% certainty to {self._low:.0%} to {self._high:.0%} of such"
-        )
+        low, high = self._bounds
+        certain = f"with {100 * CERTAINTY:g}% certainty to {low:.0%} to {high:.0%} of such"
         return f"the same answer to {self.same} of {self.questions} requests, {certain}"
 
     @property
-    def _low(self) -> float:
-        return find_lower_bound(count_share(self.same, self.questions))
-
-    @property
-    def _high(self) -> float:
-        return find_upper_bound(count_share(self.same, self.questions))
+    def _bounds(self) -> tuple[float, float]:
+        share = count_share(self.same, self.questions)
+        return find_lower_bound(share), find_upper_bound(share)
 
     def is_certain(self, least_percent: float) -> bool:
         """That it is enough, or not, however many more are asked."""
-        return 100 * self._low >= least_percent or 100 * self._high < least_percent
+        low, high = self._bounds
+        return 100 * low >= least_percent or 100 * high < least_percent
 
     def enough(self, least_percent: float) -> bool:
         return 100 * self.same >= least_percent * self.questions

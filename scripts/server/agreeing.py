@@ -13,7 +13,6 @@ from scripts.artefacts.workspace import Workspace
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes.asking import ask_tensors
-from scripts.recipes.layout import precision_of
 from scripts.recipes.pictures import labels_of
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.recipe import Recipe
@@ -39,7 +38,7 @@ def require(pipeline: Pipeline, server: State) -> None:
         questions = recipe.golden(made)
         answers = ask_tensors(ask.server_of(server), recipe.ensemble, questions, uncounted)
         found = recipe.judge(made, answers)
-    bound = gate.find_served_bound(made.onnx, precision_of(made, version.engine))
+    bound = gate.find_served_bound(made.onnx, version.precision)
     bound = gate.for_the_ensemble(bound, found.pictures)
     console.note(f"answers as {version.workspace.manifest.network} itself: {found}")
     if not found.within(bound):

@@ -24,7 +24,7 @@ def running_server(settings: Settings | None = None) -> State:
         _note_differing(known, settings)
         return known
     # Slow to import, and seldom needed.
-    from scripts.server.own.own_main import bring_up
+    from scripts.server.own_main import bring_up
     from scripts.server.up import find_restored
 
     with console.all_output_on_stderr():

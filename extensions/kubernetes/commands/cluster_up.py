@@ -15,7 +15,7 @@ from extensions.kubernetes import where
 from extensions.kubernetes.kubectl import find_context
 from extensions.kubernetes.kustomization import FLAVOUR
 from extensions.kubernetes.pods import SERVICE
-from scripts.server.own import own_main
+from scripts.server import own_main
 from scripts.settings.settings import Settings
 
 

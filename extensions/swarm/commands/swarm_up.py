@@ -12,7 +12,7 @@ from __future__ import annotations
 from bundle_serving.process.exposure import is_loopback
 from extensions.swarm.stack import SwarmStack
 from scripts.base import lock
-from scripts.server.own import own_main
+from scripts.server import own_main
 from scripts.settings.settings import Settings
 
 

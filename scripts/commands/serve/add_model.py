@@ -28,8 +28,7 @@ from scripts.artefacts import picture
 from scripts.recipes import folders
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import evaluations, own_pipelines
-from scripts.server import agreeing, ask, loaded_beside, up
-from scripts.server.own import adding
+from scripts.server import agreeing, ask, loaded_beside, own_network, up
 from scripts.server.running import running_server
 from scripts.settings import arguments
 from scripts.stacks import flavour
@@ -55,11 +54,13 @@ def main() -> int:
 
 
 def add_pipeline(name: str, samples: list[agreeing.Sample]) -> tuple[Pipeline, State]:
-    wanted = Pipeline(name, adding.recipe_of(name, os.environ))
+    wanted = Pipeline(name, own_network.recipe_of(name, os.environ))
     own_pipelines.require_new(wanted)
     server = running_server(up.of_the_server(wanted))
     settings = up.settings_of(wanted, server.settings, None)
-    pipeline = adding.export_and_check(wanted, settings, flavour.stack(server.flavour, settings))
+    pipeline = own_network.export_and_check(
+        wanted, settings, flavour.stack(server.flavour, settings)
+    )
     with own_pipelines.write_pipeline(pipeline, pipeline.recipe.head.format(name=name)):
         up.bring_up_beside(pipeline, server)
         try:

@@ -17,8 +17,7 @@ import os
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.repository import evaluations
-from scripts.server import up
-from scripts.server.own import own_main
+from scripts.server import own_main, up
 from scripts.server.running import list_differing, running_server
 from scripts.settings import arguments
 from scripts.settings.settings import Settings

@@ -15,8 +15,7 @@ from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.repository import history
 from scripts.repository.shared import Shared
-from scripts.server import served, up
-from scripts.server.own import adding
+from scripts.server import own_network, served, up
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 
@@ -37,7 +36,7 @@ def main() -> int:
             "write others into the file that the pipeline was given, and omit LABELS=",
         )
     if weights := os.environ.get(Settings.weights.name):
-        os.environ[Settings.weights.name] = adding.import_version(pipeline, weights)
+        os.environ[Settings.weights.name] = own_network.import_version(pipeline, weights)
     with lock.one_at_a_time():
         known = state.load()
         shared = Shared(state.settings_in_use(), pipeline)

@@ -19,8 +19,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import folders
 from scripts.repository import evaluations
-from scripts.server import labelled_photos
-from scripts.server.own import adding
+from scripts.server import labelled_photos, own_network
 from tests.networks import draw_network
 
 SIDE = 8
@@ -95,15 +94,15 @@ def test_what_lies_beside_a_network_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words: Mapping[str, Any] = {"FROM": str(draw_network(tmp_path / "birds.onnx"))}
-    assert adding.recipe_of("test_birds", words).pre == ""  # type: ignore[attr-defined]
+    assert own_network.recipe_of("test_birds", words).pre == ""  # type: ignore[attr-defined]
     (tmp_path / "pre.py").write_text(MIRROR)
     (tmp_path / "post.py").write_text(COLDER)
     with pytest.raises(UserError, match=r"pre.py and post.py beside .* would run"):
-        adding.recipe_of("test_birds", words)
+        own_network.recipe_of("test_birds", words)
     monkeypatch.setenv("TRUST", "1")
     copies = folders.own().networks / "test_birds"
     try:
-        recipe: Any = adding.recipe_of("test_birds", words)
+        recipe: Any = own_network.recipe_of("test_birds", words)
         assert recipe.path_beside(recipe.pre) == copies / "pre.py"
         assert (copies / "pre.py").read_text() == MIRROR
         assert recipe.path_beside(recipe.post) == copies / "post.py"

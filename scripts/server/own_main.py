@@ -19,8 +19,7 @@ from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, own_pipelines
-from scripts.server import agreeing, engines, up
-from scripts.server.own import adding
+from scripts.server import agreeing, engines, own_network, up
 from scripts.server.served import serving
 from scripts.settings import arguments, dotenv_file
 from scripts.settings.settings import Settings
@@ -108,10 +107,10 @@ def _take_in(
     own_pipelines.require_unused(name)
     before, networks = pipelines.main_name(), folders.own().networks / name
     try:
-        wanted = Pipeline(name, adding.recipe_of(name, given))
+        wanted = Pipeline(name, own_network.recipe_of(name, given))
         own_pipelines.require_new(wanted)
         filled = up.fill_from_version(settings, wanted, None)
-        pipeline = adding.export_and_check(wanted, filled, stack_of(filled))
+        pipeline = own_network.export_and_check(wanted, filled, stack_of(filled))
         with own_pipelines.write_pipeline(pipeline, pipeline.recipe.head.format(name=name)):
             files.write(networks / GIVEN, json.dumps(given, indent=1) + "\n")
             pipelines.make_main(name)

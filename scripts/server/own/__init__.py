@@ -1,1 +1,0 @@
-"""Networks of the user's: taken in, made the main one, removed."""
