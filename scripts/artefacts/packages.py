@@ -70,7 +70,7 @@ def prepare(requirements: Path, flavour: str, versions: Path | None = None) -> P
             "serve with FLAVOUR=cpu or FLAVOUR=local, or remove the file",
         )
     target = folder_of(requirements)
-    fits = "\n".join([target.name, *_describe_server(flavour)])
+    fits = "\n".join([target.name, *_platform(flavour), files.sha256(SERVERS)])
     noted = target / NOTED
     of_versions = versions.glob(f"[0-9]*/models/*/{PACKAGES}/{NOTED}") if versions else ()
     for there in (noted, *of_versions):
@@ -128,10 +128,6 @@ def _find_options(requirements: Path) -> list[str]:
     lines = (line for line in _read(requirements).splitlines() if line.startswith("-"))
     wanted = (line for line in lines if not re.match("-[rce]|--(req|con|edi)", line))
     return [word for line in wanted for word in shlex.split(line, comments=True)]
-
-
-def _describe_server(flavour: str) -> Sequence[str]:
-    return [*_platform(flavour), hashlib.sha256(SERVERS.read_bytes()).hexdigest()]
 
 
 def _platform(flavour: str) -> list[str]:
