@@ -137,12 +137,10 @@ class WithStatus:
     """Asks about each message by itself, for an error's status. Triton has such streams too, but
     before 2.68 the first errors of them end it (a use after free, in its pull request 8708)."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._ask = channel.unary_unary(
+    def __init__(self, triton: Triton) -> None:
+        self._triton = triton
+        self._ask = triton.channel.unary_unary(
             SERVICE + SINGLE, response_deserializer=pb.ModelInferResponse.FromString
-        )
-        self._ask_for_several = channel.stream_stream(
-            SERVICE + METHOD, response_deserializer=pb.ModelStreamInferResponse.FromString
         )
 
     async def __call__(
@@ -155,9 +153,7 @@ class WithStatus:
             except grpc.aio.AioRpcError as error:
                 if OF_SEVERAL not in (error.details() or ""):
                     raise
-                async for one in self._ask_for_several(iter([message]), timeout=timeout):
-                    if one.error_message:
-                        raise Refused(500, one.error_message) from None
+                async for one in self._triton.ask_for_several(message, timeout):
                     yield one.SerializeToString()
 
 
@@ -175,7 +171,7 @@ class Streams:
     ) -> None:
         self._triton = triton
         self._plainly = triton.channel.stream_stream(SERVICE + METHOD)
-        self._each = WithStatus(triton.channel)
+        self._each = WithStatus(triton)
         self._keys, self._charges = keys, charges
         self._stopping = False
         self._open: dict[asyncio.Task[None], Admitted] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, TypeVar
@@ -88,6 +88,10 @@ class Triton:
         socket = folder / sockets.GRPC
         # For streams; all else goes the cheaper way.
         self.channel = grpc.aio.insecure_channel(f"unix:{socket}", options=OPTIONS)
+        self._stream = self.channel.stream_stream(
+            SERVICE + "ModelStreamInfer",
+            response_deserializer=pb.ModelStreamInferResponse.FromString,
+        )
         self._calls, self._others = Calls(socket), Calls(folder / sockets.OTHERS)
         self._key = (("authorization", f"Bearer {key}"),) if key else ()
         self._timeout = timeout
@@ -168,20 +172,20 @@ class Triton:
     async def _infer_several(
         self, request: bytes, metadata: tuple[tuple[str, str], ...]
     ) -> pb.ModelInferResponse:
-        """All answers of a decoupled model, as one."""
-        call = self.channel.stream_stream(
-            SERVICE + "ModelStreamInfer",
-            response_deserializer=pb.ModelStreamInferResponse.FromString,
-        )
-        answers = []
+        answers = self.ask_for_several(request, self._timeout, metadata)
         try:
-            async for answer in call(iter([request]), timeout=self._timeout, metadata=metadata):
-                if answer.error_message:
-                    raise Refused(500, answer.error_message)
-                answers.append(answer.infer_response)
+            return join_answers([answer.infer_response async for answer in answers])
         except grpc.aio.AioRpcError as error:
             raise explain_refusal(error.code(), error.details() or "", self._timeout) from None
-        return join_answers(answers)
+
+    async def ask_for_several(
+        self, request: bytes, timeout: float | None, metadata: tuple[tuple[str, str], ...] = ()
+    ) -> AsyncIterator[pb.ModelStreamInferResponse]:
+        """All answers of a decoupled model."""
+        async for answer in self._stream(iter([request]), timeout=timeout, metadata=metadata):
+            if answer.error_message:
+                raise Refused(500, answer.error_message)
+            yield answer
 
     async def wait_until_loaded(self, request: bytes) -> None:
         """Waits where the keeper is about to load the model that is asked."""

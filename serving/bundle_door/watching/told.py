@@ -34,9 +34,6 @@ class Told(msgspec.Struct):
     # Outcomes.
     captures: list[str] = []
 
-    def __bool__(self) -> bool:
-        return any((self.requests, self.refusals, self.charges, self.compared, self.captures))
-
 
 class Teller:
     """In a further process: takes the place of what the first one has."""
@@ -74,7 +71,7 @@ class Teller:
         _, writer = await asyncio.open_unix_connection(self._socket)
         try:
             while not writer.is_closing():
-                if self._told:
+                if self._told != Told():
                     told, self._told = self._told, Told()
                     writer.write(msgspec.json.encode(told) + b"\n")
                     await writer.drain()
