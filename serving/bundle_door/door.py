@@ -160,7 +160,7 @@ def list_routes(
         open_to_all("/v2/health/ready", GET=ready),
         open_to_all("/internal/metrics", GET=metrics.answer),
         *of_observed(observed, served.look),
-        *(of_candidates(process.folder, served, given.limits) if given.has_others else []),
+        *(of_candidates(process.folder, served) if given.has_others else []),
         *PageData(given.run_dir, served, observed, process.load).routes(),
         *(process.capturing.routes() if process.capturing else []),
     ]

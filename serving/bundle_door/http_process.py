@@ -68,8 +68,8 @@ class HttpProcess:
         elsewhere = self.folder if given.has_others else None
         self.served = Served(self.triton, given.repository, elsewhere)
         self.steps = Steps(report, number)
-        self.api = Api(self.triton, given.limits, self.steps, self.own_id, keys)
-        self.plain = PlainQuestions(self.triton, given.limits, self.steps, keys)
+        self.api = Api(self.triton, self.steps, self.own_id, keys)
+        self.plain = PlainQuestions(self.triton, self.steps, keys)
         self.log = RequestLog(given.log_format)
         self.capturing: Capturing | None = None
         if given.state_folder:

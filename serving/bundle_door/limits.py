@@ -26,7 +26,10 @@ MOST_SHAPE = 32 * 10  # bytes of it, over gRPC
 # Of a message over gRPC, in all, such as texts that are not in raw_input_contents.
 MOST_VALUES = 4096
 
-# Of a form, besides its files; and of each part of it.
+# JSON of a request or an answer, of which Python makes objects of 20 times its size.
+MOST_JSON = 8 * MEGABYTE
+# Of a form: its files, what it has besides, and of each part of it.
+MOST_FILES = 32
 MOST_FIELDS = 32
 MOST_FIELD_BYTES = 64_000
 MOST_PART_HEADERS = 8_000
@@ -44,10 +47,6 @@ BEGIN_S, AHEAD_S, LATE_S = 0.25, 1.0, 10.0
 class Limits:
     # A request's body, as sent and as decompressed; over gRPC a message.
     body_bytes: int = BODY_MB * MEGABYTE
-    # JSON, of which Python makes objects of 20 times its size.
-    json_bytes: int = 8 * MEGABYTE
-    # Files in a form.
-    pictures: int = 32
     # Of all requests that are being answered, and of all whose bodies are on their way.
     in_flight: int = IN_FLIGHT
     arriving: int = 1200

@@ -9,7 +9,6 @@ from typing import Any
 
 import grpc
 
-from bundle_door.limits import Limits
 from bundle_door.wire.inference import from_body
 from bundle_door.wire.over_http import plain
 from bundle_serving.health import find_example
@@ -129,5 +128,5 @@ class Triton:
 def question(config: Any, own_id: str) -> Any:
     """A test request for a pipeline."""
     body, length = find_example(plain(config))
-    asked = from_body(config.name, "", body, length, Limits(), request_id=own_id)
+    asked = from_body(config.name, "", body, length, request_id=own_id)
     return pb.ModelInferRequest.FromString(b"".join(asked.pieces))

@@ -14,7 +14,6 @@ from zlib import decompress
 import pytest
 
 from bundle_door.documents import documents
-from bundle_door.limits import Limits
 from bundle_door.paths.api import Api
 from bundle_door.paths.plain import PlainQuestions
 from bundle_door.paths.routes import find_route, of_plain_questions, of_triton
@@ -141,8 +140,8 @@ def test_what_is_described_is_there(server: Asked) -> None:
     status, openapi = curl(server, "openapi.json")
     assert status == 200 and openapi == json.loads(documents()["/openapi.json"].body)
     steps = Steps(lambda report: None)
-    api = Api(None, Limits(), steps)  # type: ignore[arg-type]
-    plain = PlainQuestions(None, Limits(), steps)  # type: ignore[arg-type]
+    api = Api(None, steps)  # type: ignore[arg-type]
+    plain = PlainQuestions(None, steps)  # type: ignore[arg-type]
     routes = [*of_triton(api), *of_plain_questions(plain)]
     for path, calls in openapi["paths"].items():
         for method in calls.keys() - {"parameters"}:

@@ -12,7 +12,6 @@ from msgspec.structs import asdict
 
 from bundle_door.access.keys import Charged, charge_once
 from bundle_door.answers import Answer, Refused, as_json
-from bundle_door.limits import Limits
 from bundle_door.requests import Request
 from bundle_door.triton import Triton
 from bundle_door.watching.steps import TIMINGS, Steps, read_timeline
@@ -37,7 +36,6 @@ class Api:
     def __init__(
         self,
         triton: Triton,
-        limits: Limits,
         steps: Steps,
         own_id: str = "",
         keys: Charged | None = None,
@@ -45,7 +43,6 @@ class Api:
         """With the id of our own requests."""
         self._triton = triton
         self._steps = steps
-        self._limits = limits
         self._own_id = own_id
         self._keys = keys
 
@@ -69,8 +66,7 @@ class Api:
             signature = await self._triton.signature(model, version, waits=waits)
             asked = from_raw(model, version, request.chunks, signature, (), request_id, may)
         else:
-            body, limits = request.body, self._limits
-            asked = from_body(model, version, body, length, limits, may, request_id)
+            asked = from_body(model, version, request.body, length, may, request_id)
             if self._keys and asked.rows > 1:
                 answer = await self._triton.describe("ModelConfig", model, version, waits)
                 if answer.config.max_batch_size:
@@ -78,7 +74,7 @@ class Api:
         response = await self._triton.infer(model, asked, request.onwards, waits=waits)
         if request_id:
             response.id = asked.id
-        return make_answer(response, asked, self._limits)
+        return make_answer(response, asked)
 
     # Health
 
@@ -182,7 +178,7 @@ class Api:
 
     def _json(self, request: Request, kind: Any) -> Any:
         """The body's JSON; without a body, the defaults."""
-        return parse(request.body or b"{}", kind, "the request's JSON", self._limits)
+        return parse(request.body or b"{}", kind, "the request's JSON")
 
 
 def model(named: Named) -> dict[str, str]:

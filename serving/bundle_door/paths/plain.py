@@ -17,7 +17,7 @@ from typing import Any
 
 from bundle_door.access.keys import Charged, charge_once
 from bundle_door.answers import Answer, Refused, as_json
-from bundle_door.limits import MOST_NAME, Limits
+from bundle_door.limits import MOST_FILES, MOST_NAME
 from bundle_door.paths.found import Found, list_outputs, read_answer
 from bundle_door.requests import Request
 from bundle_door.triton import Triton
@@ -46,12 +46,9 @@ Named = Mapping[str, str]
 
 
 class PlainQuestions:
-    def __init__(
-        self, triton: Triton, limits: Limits, steps: Steps, keys: Charged | None = None
-    ) -> None:
+    def __init__(self, triton: Triton, steps: Steps, keys: Charged | None = None) -> None:
         self._triton = triton
         self._steps = steps
-        self._limits = limits
         self._keys = keys
 
     async def classify(self, request: Request, named: Named) -> Answer:
@@ -104,7 +101,7 @@ class PlainQuestions:
             return explain_refusal(refused)
 
     async def _files(self, request: Request) -> list[File]:
-        sent = await files(request.chunks, request.headers["content-type"], self._limits.pictures)
+        sent = await files(request.chunks, request.headers["content-type"], MOST_FILES)
         charge_once(self._keys, request.note, len(sent) - 1)
         if not sent:
             raise Refused(400, "the form has no files; send some: curl -F file=@photo.jpg")

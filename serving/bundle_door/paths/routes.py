@@ -12,7 +12,7 @@ from bundle_door.access.keys import Keys
 from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.elsewhere import Elsewhere
 from bundle_door.front.arrivals import TOLD
-from bundle_door.limits import MOST_NAME, Limits
+from bundle_door.limits import MOST_NAME
 from bundle_door.paths.api import Api
 from bundle_door.paths.plain import SENTIMENT, PlainQuestions
 from bundle_door.requests import Request
@@ -121,9 +121,9 @@ def of_observed(observed: Observed, look: Callable[[], Awaitable[None]]) -> list
     ]
 
 
-def of_candidates(folder: Path, served: Served, limits: Limits) -> list[Route]:
+def of_candidates(folder: Path, served: Served) -> list[Route]:
     async def tell(request: Request, named: Mapping[str, str]) -> Answer:
-        told = parse(request.body, Elsewhere, "the request's JSON", limits)
+        told = parse(request.body, Elsewhere, "the request's JSON")
         elsewhere.note(folder, told)
         await served.look_anew()
         return as_json({})

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET
 
 from bundle_door.answers import JSON, Answer, Refused
-from bundle_door.limits import MEGABYTE, Limits
+from bundle_door.limits import MEGABYTE, MOST_JSON
 from bundle_door.wire.kserve import Inference, Input, Output, Parameters, SharedMemory, parse
 from bundle_door.wire.tensors import LENGTH, SIZES, from_json, to_json
 from bundle_serving import CACHE
@@ -77,12 +77,11 @@ def from_body(
     version: str,
     body: bytes,
     length: int,
-    limits: Limits,
     may_be_repeated: bool = True,
     request_id: str = "",
 ) -> Asked:
     """A body with JSON in its first `length` bytes, followed by binary tensors."""
-    asked = parse(memoryview(body)[:length], Inference, "the request's JSON", limits)
+    asked = parse(memoryview(body)[:length], Inference, "the request's JSON")
     tensors = list(payloads(asked.inputs, memoryview(body)[length:]))
     message = pb.ModelInferRequest(
         model_name=model,
@@ -291,10 +290,10 @@ def _set_parameters(message: Any, parameters: Parameters) -> None:
 # From gRPC to HTTP.
 
 
-def make_answer(response: pb.ModelInferResponse, asked: Asked, limits: Limits) -> Answer:
+def make_answer(response: pb.ModelInferResponse, asked: Asked) -> Answer:
     """The response's JSON, followed by the tensors requested as binary."""
     raw = list(response.raw_output_contents)
-    left = limits.json_bytes
+    left = MOST_JSON
     binary: list[bytes] = []
     outputs = []
     for index, output in enumerate(response.outputs):
@@ -312,11 +311,10 @@ def make_answer(response: pb.ModelInferResponse, asked: Asked, limits: Limits) -
             if parameters:
                 described["parameters"] = parameters
             if (left := left - len(value)) < 0:
-                most = f"{limits.json_bytes / MEGABYTE:g} MB"
                 raise Refused(
                     413,
-                    f"the answer has more than {most} for JSON; ask for '{output.name}' with"
-                    " binary_data",
+                    f"the answer has more than {MOST_JSON / MEGABYTE:g} MB for JSON; ask for"
+                    f" '{output.name}' with binary_data",
                 )
             described["data"] = to_json(value, output.datatype)
         outputs.append(described)

@@ -15,11 +15,11 @@ from bundle_door.answers import Refused
 from bundle_door.limits import (
     MEGABYTE,
     MOST_ID,
+    MOST_JSON,
     MOST_NAME,
     MOST_PARAMETERS,
     MOST_TENSORS,
     MOST_TEXT,
-    Limits,
 )
 
 T = TypeVar("T")
@@ -109,12 +109,11 @@ TraceSettings = dict[str, str | list[str] | None]
 LogSettings = dict[str, bool | Annotated[int, Meta(ge=0, lt=2**32)] | str | None]
 
 
-def parse(text: bytes | memoryview, kind: type[T], what: str, limits: Limits) -> T:
-    if len(text) > limits.json_bytes:
+def parse(text: bytes | memoryview, kind: type[T], what: str) -> T:
+    if len(text) > MOST_JSON:
         raise Refused(
             413,
-            f"{what} is larger than {limits.json_bytes / MEGABYTE:g} MB; send large tensors as"
-            " binary data",
+            f"{what} is larger than {MOST_JSON / MEGABYTE:g} MB; send large tensors as binary data",
         )
     return decode(text, kind, what)
 

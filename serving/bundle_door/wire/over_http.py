@@ -12,7 +12,6 @@ import msgspec
 from google.protobuf.message import Message
 
 from bundle_door.answers import Answer
-from bundle_door.limits import Limits
 from bundle_door.wire.inference import Asked, make_answer, plain_parameters
 from bundle_serving.protocol.kserve import pb
 
@@ -57,7 +56,7 @@ def translate_answer(answer: Answer) -> Answer:
     """The same, if it is none over gRPC."""
     if answer.headers.get("content-type") != GRPC_TYPE:
         return answer
-    return make_answer(pb.ModelInferResponse.FromString(answer.body), ALL_BINARY, Limits())
+    return make_answer(pb.ModelInferResponse.FromString(answer.body), ALL_BINARY)
 
 
 def plain(message: Message) -> dict[str, Any]:

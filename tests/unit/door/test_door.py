@@ -62,7 +62,6 @@ from bundle_door.wire.tensors import from_json
 from bundle_serving.process.exposure import Exposure
 from bundle_serving.protocol.kserve import pb
 
-LIMITS = Limits(body_bytes=10_000_000, json_bytes=20_000)
 LOCAL = Exposure(bind="127.0.0.1")
 TENSOR = {"name": "IN", "datatype": "INT32", "shape": [1, 2], "data": [1, 2]}
 BINARY = {"name": "IN", "datatype": "INT32", "shape": [1, 2], "parameters": {"binary_data_size": 8}}
@@ -74,7 +73,7 @@ def body(*inputs: dict[str, Any], binary: bytes = b"", **more: Any) -> tuple[byt
 
 
 def message(body: bytes, length: int) -> Any:
-    asked = from_body("echo", "1", body, length, LIMITS)
+    asked = from_body("echo", "1", body, length)
     return pb.ModelInferRequest.FromString(b"".join(asked.pieces))
 
 
@@ -193,7 +192,7 @@ MANY: dict[str, dict[str, Any]] = {
 def test_how_much_a_request_may_name(name: str) -> None:
     whole = json.dumps({"inputs": [TENSOR], **MANY[name]}).encode()
     with pytest.raises(Refused) as refusal:
-        from_body("echo", "1", whole, len(whole), Limits())
+        from_body("echo", "1", whole, len(whole))
     assert refusal.value.status == 400
 
 
@@ -205,7 +204,7 @@ def test_as_much_as_a_request_may_name() -> None:
         parameters={f"{n:{MOST_NAME}}": "x" * MOST_TEXT for n in range(MOST_PARAMETERS)},
         id="x" * MOST_ID,
     )
-    assert from_body("echo", "1", whole, length, Limits())
+    assert from_body("echo", "1", whole, length)
 
 
 def test_a_path_with_a_long_name() -> None:
@@ -231,8 +230,8 @@ def test_a_number_of_labels_that_is_none(top: str) -> None:
 
 
 def test_large_json_is_refused_unread() -> None:
-    with pytest.raises(Refused, match=r"larger than 0.02 MB") as refusal:
-        message(b"[" * 30_000, 30_000)
+    with pytest.raises(Refused, match=r"larger than 8 MB") as refusal:
+        message(b"[" * 8_000_001, 8_000_001)
     assert refusal.value.status == 413
 
 
@@ -286,15 +285,15 @@ def test_an_answer_as_json_and_as_binary() -> None:
         outputs=[tensor(name=name, datatype="FP32", shape=[1]) for name in "ab"],
         raw_output_contents=[b"\0\0\0\x3f", b"\0\0\x80\x7f"],
     )
-    asked = from_body("m", "", *body(TENSOR, outputs=[{"name": "b"}]), limits=LIMITS)
-    assert json.loads(make_answer(response, asked, LIMITS).body)["outputs"] == [
+    asked = from_body("m", "", *body(TENSOR, outputs=[{"name": "b"}]))
+    assert json.loads(make_answer(response, asked).body)["outputs"] == [
         {"name": "a", "datatype": "FP32", "shape": [1], "data": [0.5]},
         # JSON knows no infinity.
         {"name": "b", "datatype": "FP32", "shape": [1], "data": [None]},
     ]
     output = {"name": "a", "parameters": {"binary_data": True}}
-    asked = from_body("m", "", *body(TENSOR, outputs=[output]), limits=LIMITS)
-    answer = make_answer(response, asked, LIMITS)
+    asked = from_body("m", "", *body(TENSOR, outputs=[output]))
+    answer = make_answer(response, asked)
     length = int(answer.headers["inference-header-content-length"])
     first, second = json.loads(answer.body[:length])["outputs"]
     assert first["parameters"] == {"binary_data_size": 4} and "data" in second
@@ -302,15 +301,15 @@ def test_an_answer_as_json_and_as_binary() -> None:
 
 
 def test_an_answer_that_is_too_large_for_json() -> None:
-    response = pb.ModelInferResponse(raw_output_contents=[bytes(12_000)] * 2)
+    response = pb.ModelInferResponse(raw_output_contents=[bytes(5_000_000)] * 2)
     for name in "ab":
-        response.outputs.add(name=name, datatype="UINT8", shape=[12_000])
+        response.outputs.add(name=name, datatype="UINT8", shape=[5_000_000])
     one = {"name": "b", "parameters": {"binary_data": True}}
-    asked = from_body("m", "", *body(TENSOR, outputs=[one]), limits=LIMITS)
-    assert make_answer(response, asked, LIMITS).status == 200
-    asked = from_body("m", "", *body(TENSOR), limits=LIMITS)
+    asked = from_body("m", "", *body(TENSOR, outputs=[one]))
+    assert make_answer(response, asked).status == 200
+    asked = from_body("m", "", *body(TENSOR))
     with pytest.raises(Refused, match="ask for 'b' with binary_data") as refusal:
-        make_answer(response, asked, LIMITS)
+        make_answer(response, asked)
     assert refusal.value.status == 413
 
 
@@ -647,9 +646,10 @@ class Counting:
         return found
 
 
-def test_the_files_of_a_form_take_turns() -> None:
+def test_the_files_of_a_form_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bundle_door.paths.plain.MOST_FILES", 200)
     triton = Counting()
-    plain = PlainQuestions(triton, Limits(pictures=200), Steps(lambda report: None))  # type: ignore[arg-type]
+    plain = PlainQuestions(triton, Steps(lambda report: None))  # type: ignore[arg-type]
     form = Request("POST", "/classify", {"content-type": FORM}, chunks=[part() * 200 + b"--b--"])
     results = json.loads(asyncio.run(plain.classify(form, {})).body)["results"]
     assert len(results) == 200 and all(each["labels"][0]["label"] == "a" for each in results)
@@ -669,7 +669,7 @@ def test_the_pictures_of_a_form_are_bounded_together() -> None:
             return await super().infer(model, asked)
 
     steps, triton = Steps(lambda report: None), Reporting()
-    plain = PlainQuestions(triton, Limits(), steps)  # type: ignore[arg-type]
+    plain = PlainQuestions(triton, steps)  # type: ignore[arg-type]
     form = Request("POST", "/classify", {"content-type": FORM}, chunks=[part() * 9 + b"--b--"])
     answer = asyncio.run(plain.classify(form, {}))
     results = json.loads(answer.body)["results"]
