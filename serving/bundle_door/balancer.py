@@ -74,7 +74,7 @@ async def serve(servers: str, run_dir: Path, exposure: Exposure) -> int:
 
     async with (
         http1.server(refusals.metrics, folder / sockets.HTTP),
-        envoy_process.running(config, run_dir / "envoy.yaml", folder, read) as ended,
+        envoy_process.running(config, run_dir, read) as ended,
     ):
         if await envoy_process.has_ended_before(stop, ended):
             print("error: Envoy exited; its last lines are above", file=sys.stderr)

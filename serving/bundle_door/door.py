@@ -103,8 +103,7 @@ async def serve(given: Given) -> None:
         outside = await stack.enter_async_context(
             envoy_process.running(
                 envoy.build_door(given, folder, relayed.prepare(relay) if relay else None),
-                given.run_dir / "envoy.yaml",
-                folder,
+                given.run_dir,
                 partial(envoy_lines.read, listeners=listeners),
                 given.processes,
             )

@@ -43,9 +43,7 @@ async def serve(shared: Path, run_dir: Path) -> int:
     config = envoy.build_relay(PORTS, shared / relayed.SERVING, folder, MOST_CONNECTIONS)
     # As many as the door behind it has.
     threads = count_processes(os.environ.get(PROCESSES, ""))
-    async with envoy_process.running(
-        config, run_dir / "envoy.yaml", folder, show, threads
-    ) as ended:
+    async with envoy_process.running(config, run_dir, show, threads) as ended:
         if await envoy_process.has_ended_before(stop, ended):
             return 1
         with contextlib.suppress(OSError, TimeoutError):

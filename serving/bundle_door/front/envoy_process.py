@@ -28,13 +28,13 @@ PR_SET_PDEATHSIG = 1
 @contextlib.asynccontextmanager
 async def running(
     config: Mapping[str, Any],
-    file: Path,
-    folder: Path,
+    run_dir: Path,
     read: Callable[[asyncio.StreamReader], Awaitable[None]],
     threads: int = 1,
 ) -> AsyncIterator[asyncio.Task[int]]:
-    """With this configuration, written to `file`, and its admin's socket in `folder`; `read` gets
-    its standard output. The task ends when it does."""
+    """With this configuration, written to `run_dir`; `read` gets its standard output. The task ends
+    when it does."""
+    file, folder = run_dir / "envoy.yaml", sockets.folder(run_dir)
     write_private(file, yaml.dump(config, Dumper=yaml.CSafeDumper, sort_keys=False))
     (folder / sockets.ENVOY_ADMIN).unlink(missing_ok=True)
     (folder / sockets.LEAVING).write_text("0")
