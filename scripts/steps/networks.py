@@ -71,25 +71,14 @@ class Pixels(nn.Module):  # type: ignore[misc]  # torch comes without types here
 
     def __init__(self, network: Network, precision: str = "fp32") -> None:
         super().__init__()
-        half = precision == "fp16"
-        self.network = copy.deepcopy(network.module).half() if half else network.module
-        self.inside = torch.float16 if half else torch.float32
+        self.network = Halved(network.module) if precision == "fp16" else network.module
         for name, values in (("mean", network.mean), ("std", network.std)):
             self.register_buffer(name, torch.tensor(values).view(1, 3, 1, 1) * 255)
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         normalised = (pixels.to(torch.float32) - self.mean) / self.std
-        scores: torch.Tensor = self.network(normalised.to(self.inside)).to(torch.float32)
+        scores: torch.Tensor = self.network(normalised)
         return scores
-
-
-def make_asker(model: nn.Module) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    def ask(pixels: NDArray[Any]) -> NDArray[Any]:
-        with torch.inference_mode():
-            scores: NDArray[Any] = model(torch.from_numpy(pixels)).numpy()
-        return scores
-
-    return ask
 
 
 class Halved(nn.Module):  # type: ignore[misc]
@@ -102,6 +91,15 @@ class Halved(nn.Module):  # type: ignore[misc]
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         scores: torch.Tensor = self.inside(pixels.to(torch.float16)).to(torch.float32)
         return scores
+
+
+def make_asker(model: nn.Module) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    def ask(pixels: NDArray[Any]) -> NDArray[Any]:
+        with torch.inference_mode():
+            scores: NDArray[Any] = model(torch.from_numpy(pixels)).numpy()
+        return scores
+
+    return ask
 
 
 def build(wanted: Torchvision) -> Network:
