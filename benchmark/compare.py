@@ -192,9 +192,7 @@ def others(asked: list[str], draft: bool) -> Iterator[list[Contender]]:
                 continue
             with console.waiting(f"starting {name}"):
                 server = (
-                    contenders.textbook()
-                    if name == TEXTBOOK
-                    else contenders.running(SERVICES[name], setup)
+                    contenders.textbook() if name == TEXTBOOK else contenders.running(name, setup)
                 )
                 started.append(up.enter_context(server))
         yield started

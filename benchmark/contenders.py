@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -63,52 +62,15 @@ class Contender:
         return None
 
 
-@dataclass(frozen=True)
-class Service:
-    """One of benchmark/services: the module whose presence says that it can be run, and how."""
-
-    name: str
-    package: str
-    command: tuple[str, ...]
-
-    @property
-    def is_installed(self) -> bool:
-        return find_spec(self.package) is not None
-
-
+# Those of benchmark/services, and how each is started.
 SERVICES = {
-    service.name: service
-    for service in (
-        Service(
-            "fastapi",
-            "fastapi",
-            (
-                *("-m", "uvicorn", "benchmark.services.fastapi_service:app"),
-                *("--log-level", "warning", "--workers", "{workers}", "--port", "{port}"),
-            ),
-        ),
-        Service(
-            "litserve",
-            "litserve",
-            ("-m", "benchmark.services.litserve_service", "--port", "{port}"),
-        ),
-        Service(
-            "bentoml",
-            "bentoml",
-            (
-                *("-m", "bentoml", "serve", "benchmark.services.bentoml_service:Service"),
-                *("--host", "127.0.0.1", "--port", "{port}"),
-            ),
-        ),
-        Service(
-            "mosec",
-            "mosec",
-            (
-                *("-m", "benchmark.services.mosec_service", "--address", "127.0.0.1"),
-                *("--log-level", "warning", "--port", "{port}"),
-            ),
-        ),
-    )
+    "fastapi": "-m uvicorn benchmark.services.fastapi_service:app --log-level warning "
+    "--workers {workers} --port {port}",
+    "litserve": "-m benchmark.services.litserve_service --port {port}",
+    "bentoml": "-m bentoml serve benchmark.services.bentoml_service:Service "
+    "--host 127.0.0.1 --port {port}",
+    "mosec": "-m benchmark.services.mosec_service --address 127.0.0.1 --log-level warning "
+    "--port {port}",
 }
 
 
@@ -170,20 +132,20 @@ def textbook() -> Iterator[Contender]:
 
 
 @contextmanager
-def running(service: Service, setup: Setup) -> Iterator[Contender]:
+def running(name: str, setup: Setup) -> Iterator[Contender]:
+    """One of SERVICES."""
     setup_file = HERE / "setup.json"
     files.write(setup_file, setup.dump())
     (port,) = free_ports(1)
-    words = {"workers": str(setup.workers), "port": str(port)}
     contender = Contender(
-        service.name,
+        name,
         over_http(f"127.0.0.1:{port}", "/classify", {"Content-Type": "image/jpeg"}),
         lambda answer: str(json.loads(answer)["label"]),
     )
     with temporary.running(
-        f"the {service.name} service",
-        [sys.executable, *(word.format(**words) for word in service.command)],
-        HERE / "logs" / f"{service.name}.log",
+        f"the {name} service",
+        [sys.executable, *SERVICES[name].format(workers=setup.workers, port=port).split()],
+        HERE / "logs" / f"{name}.log",
         contender.reason_to_wait,
         {SETUP: str(setup_file)},
     ):

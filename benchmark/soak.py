@@ -100,7 +100,7 @@ def harm_processes(subject: Subject, seconds: float, kill_every: float) -> int:
 def hostile(subject: Subject) -> Iterator[None]:
     """Requests and pictures of ill will, as long as the block lasts."""
     done = threading.Event()
-    seeds, port = subject.target().seeds(), int(subject.http.rpartition(":")[2])
+    seeds, (_, port) = subject.target().seeds(), subject.place
 
     def ask_on() -> None:
         for seed in itertools.count(SEED):

@@ -48,7 +48,7 @@ async def _send_all(subject: Subject, count: int, progress: Callable[[str], None
     stubs = [kserve.stub(channel) for channel in channels]
     small = subject.message(PICTURE)
     over_grpc = (_over_grpc(stubs[number % CHANNELS], small) for number in range(count - large))
-    over_http = (_over_http(subject.http, wire) for _ in range(large))
+    over_http = (_over_http(subject.place, wire) for _ in range(large))
     await asyncio.gather(*map(count_answer, (*over_grpc, *over_http)))
     for channel in channels:
         await channel.close()
@@ -68,23 +68,22 @@ async def _over_grpc(stub: Any, message: object) -> int:
     return 200
 
 
-async def _over_http(address: str, wire: bytes) -> int:
+async def _over_http(place: tuple[str, int], wire: bytes) -> int:
     while True:
         try:
-            if status := await _one_connection(address, wire):
+            if status := await _one_connection(place, wire):
                 return status
         except OSError:
             pass
         await asyncio.sleep(AGAIN_S * (1 + random.random()))
 
 
-async def _one_connection(address: str, wire: bytes) -> int:
+async def _one_connection(place: tuple[str, int], wire: bytes) -> int:
     """0 where it was closed without an answer."""
     loop = asyncio.get_running_loop()
-    host, _, port = address.rpartition(":")
     with socket.socket() as connection:
         connection.setblocking(False)
-        await loop.sock_connect(connection, (host, int(port)))
+        await loop.sock_connect(connection, place)
         sending = asyncio.ensure_future(loop.sock_sendall(connection, wire))
         try:
             # It may be refused before all of it is sent.

@@ -41,6 +41,12 @@ class Subject:
     # Which a guard that was killed has left; they are nobody's.
     left: list[psutil.Process] = field(default_factory=list)
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """Host and port of HTTP, for a socket."""
+        host, _, port = self.http.rpartition(":")
+        return host, int(port)
+
     def family(self) -> list[psutil.Process]:
         root = psutil.Process(self.root)
         left = (each for each in self.left if each.is_running())

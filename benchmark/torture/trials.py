@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -65,38 +66,39 @@ def trials(
     yield Trial("requests that ended it once", _attacks)
     yield Trial("messages that fill or cut", _messages)
     yield Trial("compressed messages", _compressed)
-    yield Trial("mutated requests over HTTP", lambda s, t: _over_http(s, t, round(5000 * scale)))
-    yield Trial("mutated messages over gRPC", lambda s, t: _over_grpc(s, t, round(3000 * scale)))
-    yield Trial("broken and hostile pictures", lambda s, t: _pictures(s, t, round(2000 * scale)))
+    yield Trial("mutated requests over HTTP", partial(_over_http, round(5000 * scale)))
+    yield Trial("mutated messages over gRPC", partial(_over_grpc, round(3000 * scale)))
+    yield Trial("broken and hostile pictures", partial(_pictures, round(2000 * scale)))
     yield Trial("60 MB that are no picture", _large_junk)
     yield Trial("pictures that are too much together", _together)
     for each in texts.items():
-        yield Trial(f"texts that are too much together: {each[0]}", _make_long_texts(*each))
+        name = f"texts that are too much together: {each[0]}"
+        yield Trial(name, partial(_long_texts, *each))
     large = FEW if scale < 1 else SOME
-    yield Trial("large pictures, each by itself", lambda s, t: _large_pictures(s, t, large))
+    yield Trial("large pictures, each by itself", partial(_large_pictures, large))
     yield Trial("very many pictures in a message", _rows)
-    yield Trial("idle connections", lambda s, t: _idle(s, t, 2000))
-    yield Trial("slow clients", lambda s, t: _slow(s, t, round(200 * scale), 12))
+    yield Trial("idle connections", partial(_idle, 2000))
+    yield Trial("slow clients", partial(_slow, round(200 * scale), 12))
     for name in unfinished.WAYS:
-        yield Trial(name, _make_unfinished(name))
-    yield Trial("clients that hang up", lambda s, t: _hang_up(s, t, round(1000 * scale)))
-    yield Trial("a flood", lambda s, t: _flood(s, t, round(10_000 * scale)), True)
+        yield Trial(name, partial(_unfinished, name))
+    yield Trial("clients that hang up", partial(_hang_up, round(1000 * scale)))
+    yield Trial("a flood", partial(_flood, round(10_000 * scale)), True)
     for how, victim in itertools.product((signal.SIGKILL, signal.SIGSTOP), victims):
-        yield Trial(f"{victim}: {how.name}", _harms(victim, how), True)
+        yield Trial(f"{victim}: {how.name}", partial(_harm_one, victim, how), True)
     yield Trial("the keeper after Envoy: SIGKILL", _without_keeper, True)
     yield Trial("no file descriptors left", _no_files, True)
     if own:
-        yield Trial("deleted sockets", _without_sockets(own.disk), True)
-        yield Trial("damaged notes", _damaged_notes(own.disk))
-        yield Trial("a full disk", _full_disk(own.disk), True)
-        yield Trial("a full /dev/shm", _full_memory(own.shared_memory), True)
+        yield Trial("deleted sockets", partial(_without_sockets, own.disk), True)
+        yield Trial("damaged notes", partial(_damaged_notes, own.disk))
+        yield Trial("a full disk", partial(_full_disk, own.disk), True)
+        yield Trial("a full /dev/shm", partial(_full_memory, own.shared_memory), True)
     if os.getuid() == 0:
         yield Trial("another user's locks", _locks)
     yield Trial("the guard: SIGKILL", _without_guard)
 
 
 def _attacks(subject: Subject, progress: Progress) -> str:
-    port = int(subject.http.rpartition(":")[2])
+    _, port = subject.place
     for name, attack in (every := attacks(subject.target())).items():
         progress(name)
         if (status := status_of(attack, port)) != attack.status:
@@ -127,8 +129,8 @@ def _compressed(subject: Subject, progress: Progress) -> str:
     return f"{FEW} messages of 100 MB in 100 kB, each refused alone and in a stream"
 
 
-def _over_http(subject: Subject, progress: Progress, count: int) -> str:
-    port = int(subject.http.rpartition(":")[2])
+def _over_http(count: int, subject: Subject, progress: Progress) -> str:
+    _, port = subject.place
     seeds = subject.target().seeds()
     seen: Counter[object] = Counter()
 
@@ -145,7 +147,7 @@ def _over_http(subject: Subject, progress: Progress, count: int) -> str:
     return f"{count} requests: {_list_counts(seen)}"
 
 
-def _over_grpc(subject: Subject, progress: Progress, count: int) -> str:
+def _over_grpc(count: int, subject: Subject, progress: Progress) -> str:
     seen: Counter[object] = Counter()
     for message, code, details in messages.answers(subject.grpc, subject.target(), count, SEED):
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
@@ -155,7 +157,7 @@ def _over_grpc(subject: Subject, progress: Progress, count: int) -> str:
     return f"{count} messages: {_list_counts(seen)}"
 
 
-def _pictures(subject: Subject, progress: Progress, count: int) -> str:
+def _pictures(count: int, subject: Subject, progress: Progress) -> str:
     seen: Counter[object] = Counter()
 
     def one(picture: bytes) -> None:
@@ -192,19 +194,14 @@ def _together(subject: Subject, progress: Progress) -> str:
     asked.inputs[0].shape[:] = [SOME, len(picture)]
     progress("over gRPC")
     with grpc.insecure_channel(subject.grpc) as channel:
-        try:
-            kserve.stub(channel).ModelInfer(asked, timeout=HEALED_S)
-            raise Harmed(f"{SOME} pictures of 49 megapixels were answered over gRPC")
-        except grpc.RpcError as refusal:
-            if refusal.code() != grpc.StatusCode.INVALID_ARGUMENT:
-                raise Harmed(
-                    f"{refusal.code().name} for {SOME} pictures of 49 megapixels"
-                ) from None
+        code = messages.make_asker(channel)(asked.SerializeToString())
+    if code != grpc.StatusCode.INVALID_ARGUMENT:
+        raise Harmed(f"{code.name} for {SOME} pictures of 49 megapixels over gRPC")
     progress("over HTTP")
     target = subject.target()
     tensor = {**target.tensor, "shape": [SOME, len(picture)]}
     request = replace(target, tensor=tensor, binary=picture * SOME).with_binary(400)
-    if (status := status_of(request, int(subject.http.rpartition(":")[2]))) != 400:
+    if (status := status_of(request, subject.place[1])) != 400:
         raise Harmed(f"{status} for {SOME} pictures of 49 megapixels")
     progress("in a form")
     with ThreadPoolExecutor(FEW) as threads:
@@ -216,26 +213,22 @@ def _together(subject: Subject, progress: Progress) -> str:
     )
 
 
-def _make_long_texts(pipeline: str, name: str) -> Callable[[Subject, Progress], str]:
+def _long_texts(pipeline: str, name: str, subject: Subject, progress: Progress) -> str:
     """Each of them is answered when it comes alone."""
-
-    def run(subject: Subject, progress: Progress) -> str:
-        text = b"good " * 200_000
-        asked = kserve.pb.ModelInferRequest(model_name=pipeline)
-        asked.inputs.add(name=name, datatype="BYTES", shape=[SOME, 1])
-        asked.raw_input_contents.append((len(text).to_bytes(4, "little") + text) * SOME)
-        with grpc.insecure_channel(subject.grpc) as channel:
-            for number in range(FEW):
-                progress(f"{number} of {FEW}")
-                code = messages.make_asker(channel)(asked.SerializeToString())
-                if code != grpc.StatusCode.INVALID_ARGUMENT:
-                    raise Harmed(f"{code.name} for {SOME} texts of {len(text):,} characters")
-        return f"{FEW} messages of {SOME} texts of {len(text):,} characters, each refused"
-
-    return run
+    text = b"good " * 200_000
+    asked = kserve.pb.ModelInferRequest(model_name=pipeline)
+    asked.inputs.add(name=name, datatype="BYTES", shape=[SOME, 1])
+    asked.raw_input_contents.append((len(text).to_bytes(4, "little") + text) * SOME)
+    with grpc.insecure_channel(subject.grpc) as channel:
+        for number in range(FEW):
+            progress(f"{number} of {FEW}")
+            code = messages.make_asker(channel)(asked.SerializeToString())
+            if code != grpc.StatusCode.INVALID_ARGUMENT:
+                raise Harmed(f"{code.name} for {SOME} texts of {len(text):,} characters")
+    return f"{FEW} messages of {SOME} texts of {len(text):,} characters, each refused"
 
 
-def _large_pictures(subject: Subject, progress: Progress, count: int) -> str:
+def _large_pictures(count: int, subject: Subject, progress: Progress) -> str:
     """One a request, which all are taken."""
     message, answered = subject.message(flat_png((7000, 7000))), 0
     progress("over gRPC")
@@ -269,13 +262,10 @@ def _rows(subject: Subject, progress: Progress) -> str:
 
     def ask(_: int) -> None:
         with grpc.insecure_channel(subject.grpc) as channel:
-            try:
-                kserve.stub(channel).ModelInfer(asked, timeout=HEALED_S)
-                seen["answered"] += 1
-            except grpc.RpcError as refusal:
-                if refusal.code() != grpc.StatusCode.INVALID_ARGUMENT:
-                    raise Harmed(f"{refusal.code().name} for {MOST_ROWS} pictures") from None
-                seen["refused"] += 1
+            code = messages.make_asker(channel)(asked.SerializeToString())
+        if code not in (grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT):
+            raise Harmed(f"{code.name} for {MOST_ROWS} pictures")
+        seen["answered" if code == grpc.StatusCode.OK else "refused"] += 1
         progress(f"{seen.total()} of {SOME}")
 
     with ThreadPoolExecutor(2) as threads:
@@ -285,23 +275,24 @@ def _rows(subject: Subject, progress: Progress) -> str:
 
 @contextmanager
 def _connections(subject: Subject, count: int) -> Iterator[list[socket.socket]]:
-    host, _, port = subject.http.rpartition(":")
     with ExitStack() as stack:
-        yield [
-            stack.enter_context(socket.create_connection((host, int(port)))) for _ in range(count)
-        ]
+        yield [stack.enter_context(socket.create_connection(subject.place)) for _ in range(count)]
 
 
-def _idle(subject: Subject, progress: Progress, count: int) -> str:
+def _wait_out(progress: Progress) -> None:
+    for second in range(TRIAL_S):
+        progress(f"{second} of {TRIAL_S} s")
+        time.sleep(1)
+
+
+def _idle(count: int, subject: Subject, progress: Progress) -> str:
     _raise_file_limit()
     with _connections(subject, count):
-        for _ in range(TRIAL_S):
-            progress(f"{count} connections")
-            time.sleep(1)
+        _wait_out(progress)
     return f"{count} connections that say nothing"
 
 
-def _slow(subject: Subject, progress: Progress, count: int, seconds: int) -> str:
+def _slow(count: int, seconds: int, subject: Subject, progress: Progress) -> str:
     """Half of them with their headers, half with their body."""
     begun = b"POST /classify HTTP/1.1\r\nHost: localhost\r\n"
     with _connections(subject, count) as connections, selectors.DefaultSelector() as ended:
@@ -325,32 +316,26 @@ def _drip(connection: socket.socket) -> None:
         connection.send(b"x")
 
 
-def _make_unfinished(name: str) -> Callable[[Subject, Progress], str]:
-    def run(subject: Subject, progress: Progress) -> str:
-        _raise_file_limit()
-        with unfinished.WAYS[name](subject):
-            for second in range(TRIAL_S):
-                progress(f"{second} of {TRIAL_S} s")
-                time.sleep(1)
-        return f"for {TRIAL_S} s"
-
-    return run
+def _unfinished(name: str, subject: Subject, progress: Progress) -> str:
+    _raise_file_limit()
+    with unfinished.WAYS[name](subject):
+        _wait_out(progress)
+    return f"for {TRIAL_S} s"
 
 
-def _hang_up(subject: Subject, progress: Progress, count: int) -> str:
+def _hang_up(count: int, subject: Subject, progress: Progress) -> str:
     request = Hostile(200, LARGE, RAW, f"/v2/models/{subject.pipeline}/infer")
     wire = b"".join(request.pieces())
-    host, _, port = subject.http.rpartition(":")
     for number in range(count):
         progress(f"{number} of {count}")
-        client = socket.create_connection((host, int(port)))
+        client = socket.create_connection(subject.place)
         with client, suppress(OSError):  # refused already
             client.sendall(wire)
         time.sleep(BETWEEN_HANG_UPS_S)
     return f"{count} pictures of 1 MB whose clients were gone at once"
 
 
-def _flood(subject: Subject, progress: Progress, count: int) -> str:
+def _flood(count: int, subject: Subject, progress: Progress) -> str:
     _raise_file_limit()
     began = time.monotonic()
     seen = flood.statuses(subject, count, progress)
@@ -360,14 +345,11 @@ def _flood(subject: Subject, progress: Progress, count: int) -> str:
     return f"{count:,} at once: {_list_counts(Counter(seen))}; the last after {took:.0f} s"
 
 
-def _harms(victim: str, how: signal.Signals) -> Callable[[Subject, Progress], str]:
-    def run(subject: Subject, progress: Progress) -> str:
-        process = subject.running()[victim][0]
-        progress(f"process {process.pid}")
-        harm(process, how)
-        return f"one process of {len(subject.running().get(victim, [])) + 1}"
-
-    return run
+def _harm_one(victim: str, how: signal.Signals, subject: Subject, progress: Progress) -> str:
+    process = subject.running()[victim][0]
+    progress(f"process {process.pid}")
+    harm(process, how)
+    return f"one process of {len(subject.running().get(victim, [])) + 1}"
 
 
 def _without_keeper(subject: Subject, progress: Progress) -> str:
@@ -411,9 +393,7 @@ def _no_files(subject: Subject, progress: Progress) -> str:
             _limit_files(process, f"--nofile={process.num_fds()}:")
     try:
         with _connections(subject, 100):
-            for second in range(TRIAL_S):
-                progress(f"{second} of {TRIAL_S} s")
-                time.sleep(1)
+            _wait_out(progress)
     finally:
         for process, most in before.items():
             if process.is_running():
@@ -430,18 +410,14 @@ def _limit_files(process: psutil.Process, *words: str) -> str:
     ).stdout
 
 
-def _without_sockets(disk: Path) -> Callable[[Subject, Progress], str]:
+def _without_sockets(disk: Path, subject: Subject, progress: Progress) -> str:
     """Who has a connection goes on for a while, and nobody gets a new one."""
-
-    def run(subject: Subject, progress: Progress) -> str:
-        folder = disk / sockets.USUAL
-        deleted = [each for each in folder.iterdir() if each.is_socket()]
-        for each in deleted:
-            each.unlink()
-        _wait(lambda: all(each.is_socket() for each in deleted), "the sockets are not back")
-        return f"{len(deleted)}, each made again"
-
-    return run
+    folder = disk / sockets.USUAL
+    deleted = [each for each in folder.iterdir() if each.is_socket()]
+    for each in deleted:
+        each.unlink()
+    _wait(lambda: all(each.is_socket() for each in deleted), "the sockets are not back")
+    return f"{len(deleted)}, each made again"
 
 
 def _locks(subject: Subject, progress: Progress) -> str:
@@ -465,16 +441,12 @@ def _without_guard(subject: Subject, progress: Progress) -> str:
     return "its place was taken"
 
 
-def _damaged_notes(disk: Path) -> Callable[[Subject, Progress], str]:
+def _damaged_notes(disk: Path, subject: Subject, progress: Progress) -> str:
     """Of the keeper's, of which the door reads whether it is ready."""
-
-    def run(subject: Subject, progress: Progress) -> str:
-        note = disk / keeper_notes.READINESS
-        note.write_bytes(b"\xff{")
-        _wait(lambda: b"\xff" not in note.read_bytes(), "the note stays damaged")
-        return "written again"
-
-    return run
+    note = disk / keeper_notes.READINESS
+    note.write_bytes(b"\xff{")
+    _wait(lambda: b"\xff" not in note.read_bytes(), "the note stays damaged")
+    return "written again"
 
 
 def _wait(done: Callable[[], bool], otherwise: str) -> None:
@@ -485,36 +457,28 @@ def _wait(done: Callable[[], bool], otherwise: str) -> None:
         time.sleep(0.1)
 
 
-def _full_disk(disk: Path) -> Callable[[Subject, Progress], str]:
+def _full_disk(disk: Path, subject: Subject, progress: Progress) -> str:
     """And a model's process is killed meanwhile."""
-
-    def run(subject: Subject, progress: Progress) -> str:
-        before, running = subject.expected_processes(), subject.running()
-        victim = next(running[name][0] for name in running if name not in PARTS)
-        with _fill_disk(disk):
-            progress("a model's process is killed")
-            harm(victim, signal.SIGKILL)
-            seconds = subject.until_whole(before, HEALED_S)
-            for _ in range(SOME):
-                subject.ask_picture(LARGE)
-        healed = "never" if seconds is None else f"after {seconds:.1f} s"
-        return f"a model's process, killed meanwhile, was back {healed}"
-
-    return run
+    before, running = subject.expected_processes(), subject.running()
+    victim = next(running[name][0] for name in running if name not in PARTS)
+    with _fill_disk(disk):
+        progress("a model's process is killed")
+        harm(victim, signal.SIGKILL)
+        seconds = subject.until_whole(before, HEALED_S)
+        for _ in range(SOME):
+            subject.ask_picture(LARGE)
+    healed = "never" if seconds is None else f"after {seconds:.1f} s"
+    return f"a model's process, killed meanwhile, was back {healed}"
 
 
-def _full_memory(folder: Path) -> Callable[[Subject, Progress], str]:
+def _full_memory(folder: Path, subject: Subject, progress: Progress) -> str:
     """And pictures come that want more of it."""
-
-    def run(subject: Subject, progress: Progress) -> str:
-        seen: Counter[object] = Counter()
-        with _fill_disk(folder), ThreadPoolExecutor(SOME) as threads:
-            for status in threads.map(subject.ask_picture, [LARGE] * SOME):
-                seen[status] += 1
-                progress(f"{seen.total()} of {SOME} pictures of 1 MB")
-        return f"pictures of 1 MB: {_list_counts(seen)}"
-
-    return run
+    seen: Counter[object] = Counter()
+    with _fill_disk(folder), ThreadPoolExecutor(SOME) as threads:
+        for status in threads.map(subject.ask_picture, [LARGE] * SOME):
+            seen[status] += 1
+            progress(f"{seen.total()} of {SOME} pictures of 1 MB")
+    return f"pictures of 1 MB: {_list_counts(seen)}"
 
 
 @contextmanager

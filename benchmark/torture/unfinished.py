@@ -18,13 +18,12 @@ SERVICE = "/inference.GRPCInferenceService/"
 @contextmanager
 def bodies(subject: Subject, count: int, size: int, sent: int) -> Iterator[None]:
     """Over HTTP: each is said to have `size` bytes, of which `sent` come."""
-    host, _, port = subject.http.rpartition(":")
     path = f"/v2/models/{subject.pipeline}/infer"
     claimed = {"Content-Length": str(size), **RAW}
     wire = b"".join(Hostile(0, bytes(sent), claimed, path).pieces())
     with ExitStack() as stack:
         for _ in range(count):
-            client = stack.enter_context(socket.create_connection((host, int(port))))
+            client = stack.enter_context(socket.create_connection(subject.place))
             with suppress(OSError):  # refused already
                 client.sendall(wire)
         yield
