@@ -18,7 +18,6 @@ from scripts.artefacts import samples
 from scripts.artefacts.samples import MOST_PICTURES
 from scripts.base import console, interrupts, lock
 from scripts.base.errors import UserError
-from scripts.recipes.layout import Layout
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, evaluations, history, live
 from scripts.repository.archive import Version
@@ -118,7 +117,6 @@ class Proved:
     """A version that answers as it should, on a server of its own."""
 
     new: Version
-    layout: Layout
     questions: Sequence[Question]
     answers: Sequence[Answer]
     contest: Contest | None
@@ -146,7 +144,7 @@ def prove(up_now: Up, target: int, how: str, judge_labels: bool) -> Proved:
         questions[golden:] if up_now.stack.many else (),
     )
     require_room(memory, up_now.stack.room(), new)
-    return Proved(new, layout, questions, answers, contest)
+    return Proved(new, questions, answers, contest)
 
 
 def switch_to(
@@ -205,7 +203,7 @@ class InPlace(Switch):
 
     @classmethod
     def make(cls, up_now: Up, proved: Proved) -> InPlace:
-        engine, shared = proved.layout.engine, up_now.shared
+        engine, shared = up_now.stack.engine, up_now.shared
         versions = up_now.version, proved.new
         control = Control(up_now.server.admin, up_now.settings.start_timeout)
         return cls(control, engine, *versions, shared, up_now, proved.contest)
