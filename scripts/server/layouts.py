@@ -42,9 +42,8 @@ def layout(settings: Settings, engine: Engine) -> Layout:
         raise UserError(
             "STEPS=1 is for a CPU: on a GPU the network is a step of its own", "use STEPS=3"
         )
-    from scripts.stacks.gpu import (
-        scores_stay,
-    )  # with what talks to Docker, which takes long to load
+    # With what talks to Docker, which takes long to load.
+    from scripts.stacks.gpu import scores_stay
 
     network = Share(settings.network_instances or 0, threads=1)
     return Layout(engine, decoding, preprocessing, network, scores_stay(settings))

@@ -20,7 +20,7 @@ def running_server(settings: Settings | None = None) -> State:
     """The server that runs, as it runs: others use it too. Without one, starts it."""
     settings = settings or Settings.load()
     known = state.load()
-    if known and answers(known, known.main):
+    if known and not reason_not_to_trust(known.http, known.main):
         _note_differing(known, settings)
         return known
     # Slow to import, and seldom needed.
@@ -52,17 +52,13 @@ def running(pipeline: Pipeline) -> State:
         if export := pipeline.recipe.export(settings, CPU):
             export.spec.identity()
     server = running_server(of_the_server(pipeline))
-    if seed and answers(server, pipeline.ensemble):
+    if seed and not reason_not_to_trust(server.http, pipeline.ensemble):
         asked = settings_of(pipeline, server.settings, seed)
         changed = [name for name, value in seed.settings.items() if asked[name] != value]
         _note(changed, seed.settings, asked, pipeline.option)
         return server
     with console.all_output_on_stderr():
         return bring_up_beside(pipeline, server)
-
-
-def answers(server: State, ensemble: str) -> bool:
-    return reason_not_to_trust(server.http, ensemble) is None
 
 
 def as_it_runs(server: State) -> dict[str, str]:
