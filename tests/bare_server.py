@@ -13,18 +13,19 @@ from typing import Any
 
 from bundle_serving.process import sockets
 from bundle_serving.process.main_pipeline import DEFAULT as MODEL
-from bundle_serving.protocol import over_socket
+from bundle_serving.protocol.over_socket import AtSocket
 from tests.project import ROOT, wait_until
 
 
 class BareServer:
     def __init__(self, run_dir: Path, log: Path) -> None:
-        self._opener = over_socket.opener(sockets.folder(run_dir) / sockets.TRITONS_HTTP)
+        self._at = AtSocket(socket=sockets.folder(run_dir) / sockets.TRITONS_HTTP)
         self.log = log
 
     def is_ready(self) -> bool:
         try:
-            with self._opener.open(f"http://server/v2/models/{MODEL}/ready", timeout=60):
+            about = urllib.request.Request(f"http://server/v2/models/{MODEL}/ready")
+            with self._at.open(about, timeout=60):
                 return True
         except OSError:
             return False
@@ -42,7 +43,7 @@ class BareServer:
     def _ask(self, what: str, question: object = None) -> dict[str, Any]:
         body = json.dumps(question).encode() if question else None
         asked = urllib.request.Request(f"http://server/v2/models/{MODEL}/{what}", body)
-        with self._opener.open(asked, timeout=60) as answered:
+        with self._at.open(asked, timeout=60) as answered:
             return dict(json.load(answered))
 
 

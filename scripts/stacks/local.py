@@ -194,9 +194,7 @@ class LocalStack:
         if not (new.pid and handover.is_open(self._settings, new.pid)):
             return "its door is not open yet"
         folder = sockets.folder(RUN / new.side)
-        return reason_not_to_trust(
-            AtSocket("localhost", 80, socket=folder / sockets.HTTP), new.main
-        )
+        return reason_not_to_trust(AtSocket(socket=folder / sockets.HTTP), new.main)
 
     def there(self) -> bool:
         return any(_is_of(side, each) for each in psutil.process_iter() for side in SIDES)

@@ -19,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -33,7 +32,8 @@ from bundle_serving.health import reason_not_to_trust
 from bundle_serving.infer import Answer, Question, ask
 from bundle_serving.process import leftovers, sockets
 from bundle_serving.process.server_log import first_error
-from bundle_serving.protocol import golden, over_socket
+from bundle_serving.protocol import golden
+from bundle_serving.protocol.over_socket import AtSocket
 from scripts.artefacts.exporting import read
 from scripts.artefacts.manifest import Manifest
 from scripts.artefacts.progress import tell
@@ -132,7 +132,8 @@ def serve_candidate(candidate: Candidate) -> Iterator[http.client.HTTPConnection
         tempfile.TemporaryDirectory(dir=candidate.run_dir) as run,
         tempfile.TemporaryFile("w+") as log,
     ):
-        connection, listens = _where(Path(run))
+        # Where no other user may send it anything.
+        server_at = AtSocket(socket=sockets.folder(Path(run)) / sockets.TRITONS_HTTP)
         command = [
             sys.executable,
             "-m",
@@ -142,13 +143,11 @@ def serve_candidate(candidate: Candidate) -> Iterator[http.client.HTTPConnection
         ]
         command += ["--repository", str(candidate.repository), "--load-model", candidate.ensemble]
         command += [word for model in candidate.load for word in ("--load-model", model)]
-        command += ["--run-dir", run, "--config-name", candidate.config, *listens]
+        command += ["--run-dir", run, "--config-name", candidate.config, "--http-socket"]
         server, starts = _start(command, log), 1
         try:
             deadline = time.monotonic() + candidate.limit
-            while reason := reason_not_to_trust(
-                f"http://{connection.host}:{connection.port}", candidate.ensemble
-            ):
+            while reason := reason_not_to_trust(server_at, candidate.ensemble):
                 if (server.poll() or 0) < 0 and starts < STARTS:
                     _end(server)
                     server, starts = _start(command, log), starts + 1
@@ -164,7 +163,7 @@ def serve_candidate(candidate: Candidate) -> Iterator[http.client.HTTPConnection
                         " said; fix the cause and publish again",
                     )
                 time.sleep(0.2)
-            yield connection
+            yield server_at.connection(timeout=60)
         except BaseException:
             log.seek(0)
             files.write(candidate.out / LOG, log.read())
@@ -172,13 +171,6 @@ def serve_candidate(candidate: Candidate) -> Iterator[http.client.HTTPConnection
         finally:
             _end(server)
             sockets.forget(Path(run))
-
-
-def _where(run: Path) -> tuple[http.client.HTTPConnection, list[str]]:
-    """How to reach it, where no other user may send it anything, and its options for that."""
-    socket = sockets.folder(run) / sockets.TRITONS_HTTP
-    urllib.request.install_opener(over_socket.opener(socket))  # for reason_not_to_trust
-    return over_socket.Connection(socket, timeout=60), ["--http-socket"]
 
 
 def _start(command: list[str], log: IO[str]) -> subprocess.Popen[bytes]:

@@ -102,7 +102,7 @@ class Keeper:
         keeping = asyncio.gather(
             self._keep_door(),
             self._keep_server(),
-            self._keep_awake(),
+            keep_awake(self._list_processes, self._options.shm_prefix, self._notes),
             *map(self._keep_worker, workers),
         )
         alone = asyncio.create_task(self._guard_ended())
@@ -385,12 +385,9 @@ class Keeper:
             f"--shm-prefix={self._options.shm_prefix}",
         )
 
-    async def _keep_awake(self) -> NoReturn:
-        def all_of_them() -> list[int]:
-            there = (self._server, self._door, *self._workers.values())
-            return [*(each.pid for each in there if each), *self._waiting_room.leading]
-
-        await keep_awake(all_of_them, self._options.shm_prefix, self._notes)
+    def _list_processes(self) -> list[int]:
+        there = (self._server, self._door, *self._workers.values())
+        return [*(each.pid for each in there if each), *self._waiting_room.leading]
 
 
 async def _keep(options: argparse.Namespace, for_server: list[str]) -> int:

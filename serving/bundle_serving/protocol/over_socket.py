@@ -24,21 +24,23 @@ class Connection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def opener(path: Path) -> urllib.request.OpenerDirector:
-    """Connects to the socket, whatever host a URL names."""
-
-    class Handler(urllib.request.HTTPHandler):
-        def http_open(self, request: urllib.request.Request) -> Any:
-            return self.do_open(partial(Connection, path), request)
-
-    return urllib.request.build_opener(urllib.request.ProxyHandler({}), Handler)
-
-
 @dataclass(frozen=True)
 class AtSocket(Address):
     """A server that is asked there, whoever listens on its ports."""
 
+    host: str = "localhost"
+    port: int = 80
     socket: Path = Path()
 
+    def connection(self, timeout: float) -> Connection:
+        return Connection(self.socket, timeout=timeout)
+
     def open(self, request: urllib.request.Request, timeout: float) -> Any:
-        return opener(self.socket).open(request, timeout=timeout)
+        connect = partial(Connection, self.socket)
+
+        class Handler(urllib.request.HTTPHandler):
+            def http_open(self, request: urllib.request.Request) -> Any:
+                return self.do_open(connect, request)
+
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), Handler)
+        return opener.open(request, timeout=timeout)
