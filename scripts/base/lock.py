@@ -23,6 +23,7 @@ READER = 65532
 
 LOOK_S = 0.2
 LONGEST_S = 1800  # the longest commands but one, make tune
+KEEPER_S = 60  # that a command waits for the keeper: one that is stopped must not block it
 
 
 def one_at_a_time(path: Path = OF_CHANGES) -> contextlib.AbstractContextManager[None]:
@@ -52,9 +53,7 @@ def hold_lock(
                         "let it finish, or end it, then run this again",
                     )
                 time.sleep(LOOK_S)
-        os.ftruncate(descriptor, 0)
-        with contextlib.suppress(OSError):  # on a full disk, which prune and down must work on too
-            os.pwrite(descriptor, f"process {os.getpid()}".encode(), 0)
+        _leave_note(descriptor)
         yield
     finally:
         os.close(descriptor)
@@ -80,12 +79,18 @@ def private(path: Path, container: int | None = None) -> Path:
     return path
 
 
-def _is_taken(descriptor: int) -> bool:
+def _is_taken(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
+
+
+def _leave_note(descriptor: int) -> None:
+    os.ftruncate(descriptor, 0)
+    with contextlib.suppress(OSError):  # on a full disk, which prune and down must work on too
+        os.pwrite(descriptor, f"process {os.getpid()}".encode(), 0)
 
 
 def _note(descriptor: int) -> str:
@@ -102,8 +107,16 @@ def container_can_read() -> bool:
     return HANDS_OFF.exists() and HANDS_OFF.stat().st_gid == READER
 
 
-def hands_off() -> contextlib.AbstractContextManager[None]:
-    """While this command changes what is loaded, the keeper restores nothing."""
-    from bundle_serving.process import hands  # which takes asyncio along
-
-    return hands.hold_for_command(hands_off_file())
+@contextlib.contextmanager
+def hands_off(path: Path = HANDS_OFF) -> Iterator[None]:
+    """While this command changes what is loaded, and others perhaps, the keeper restores nothing
+    (bundle_serving.process.hands)."""
+    descriptor = os.open(private(path, READER), os.O_RDWR | os.O_CLOEXEC)
+    try:
+        deadline = time.monotonic() + KEEPER_S
+        while not _is_taken(descriptor, fcntl.LOCK_SH) and time.monotonic() < deadline:
+            time.sleep(LOOK_S)
+        _leave_note(descriptor)
+        yield
+    finally:
+        os.close(descriptor)

@@ -301,7 +301,7 @@ class Keeper:
         )
         self._notes.announce(self._list_extra_pipelines())
         loading = asyncio.create_task(self._load_extra_pipelines(self._notes.coming))
-        watching = asyncio.create_task(watch.until_it_must_be_started_again())
+        watching = asyncio.create_task(watch.watch_until_restart_needed())
         try:
             await asyncio.wait((loading, watching), return_when=asyncio.FIRST_COMPLETED)
             if loading.done() and (late := await loading):
@@ -316,10 +316,8 @@ class Keeper:
     def _list_extra_pipelines(self) -> list[str]:
         """Make's notes outlast the container, and its own has what make does not know."""
         noted = keeper_notes.read_loaded_beside(self._options.admin_key_file.parent) or []
-        others = [
-            name for name in noted + self._notes.extra_pipelines if name not in self._left_out
-        ]
-        return [*dict.fromkeys(self._list_asked_pipelines() + others)]
+        names = self._list_asked_pipelines() + noted + self._notes.extra_pipelines
+        return [name for name in dict.fromkeys(names) if name not in self._left_out]
 
     def _list_asked_pipelines(self) -> list[str]:
         asked = self._options.extra_pipelines.split()
@@ -391,9 +389,8 @@ class Keeper:
 
 
 async def _keep(options: argparse.Namespace, for_server: list[str]) -> int:
-    return await Keeper(
-        options, for_server
-    ).run()  # created here, because gRPC uses the running loop
+    """Created here, because gRPC uses the running loop."""
+    return await Keeper(options, for_server).run()
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -72,7 +72,7 @@ class Watch:
         self._reloaded: set[str] = set()  # and those whose models were reloaded for that
         self._ending: set[asyncio.Task[None]] = set()  # replaced processes
 
-    async def until_it_must_be_started_again(self) -> str:
+    async def watch_until_restart_needed(self) -> str:
         """Returns the reason."""
         tasks = [
             asyncio.create_task(each)

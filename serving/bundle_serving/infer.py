@@ -31,7 +31,6 @@ TYPES = {
 }
 NUMPY = {name: np.dtype(kind) for kind, name in TYPES.items()}
 LENGTH = "Inference-Header-Content-Length"
-NONE: Mapping[str, str] = {}
 NOTHING: Mapping[str, Any] = {}
 # Numbers of sequences, as far as every reader of JSON keeps them exact.
 MOST_SEQUENCES = 2**53
@@ -41,7 +40,7 @@ def ask(
     connection: http.client.HTTPConnection,
     model: str,
     question: Question,
-    headers: Mapping[str, str] = NONE,
+    headers: Mapping[str, str] = NOTHING,
 ) -> Answer:
     """Raises ValueError with the server's message if there is no answer."""
     body, length = write_request(question)

@@ -1,4 +1,4 @@
-"""Who may change what is loaded: commands, or the keeper while no command is running.
+"""Who may change what is loaded: commands (scripts/base/lock.py), or the keeper while none runs.
 
 A file lock, because it ends with the command that holds it, and because a container sees it through
 a read-only mount. (Not if Docker runs in a virtual machine: there a command and the keeper may
@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import os
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
-from functools import partial
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import IO
 
 from bundle_serving.process.server_log import log
 
 LOOK_S = 0.2
-# That a command waits for the keeper, and the keeper for commands: one that is stopped must not
-# block the other.
-LONGEST_S, COMMANDS_S = 60, 900
+# That the keeper waits for commands: one that is stopped must not block it.
+COMMANDS_S = 900
 
 
 class Hands:
@@ -60,27 +56,9 @@ class Hands:
             yield True
             return
         with lock:
-            yield _try_lock(lock, fcntl.LOCK_EX)
-
-
-@contextmanager
-def hold_for_command(file: Path) -> Iterator[None]:
-    """Keeps the keeper from interfering during a command; several commands may do so at once."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    # For nobody else: whoever can open it can lock it.
-    with open(file, "a", opener=partial(os.open, mode=0o600)) as lock:
-        deadline = time.monotonic() + LONGEST_S
-        while not _try_lock(lock, fcntl.LOCK_SH) and time.monotonic() < deadline:
-            time.sleep(LOOK_S)
-        lock.truncate(0)
-        with suppress(OSError):  # a full disk
-            print(f"process {os.getpid()}", file=lock, flush=True)
-        yield
-
-
-def _try_lock(lock: IO[str], how: int) -> bool:
-    try:
-        fcntl.flock(lock, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+            free = True
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                free = False
+            yield free

@@ -117,8 +117,9 @@ class Notes:
     def _mend(self) -> None:
         """Somebody else may have written to a file, or removed it."""
         for name, content in self._written.items():
+            file = self.folder / name
             with suppress(OSError):
-                if not _is(self.folder / name, content):
+                if not (file.exists() and file.read_bytes() == content.encode()):
                     log(f"{name} was damaged: wrote it again")
                     self._write(name, content)
 
@@ -128,13 +129,6 @@ class Notes:
         with suppress(OSError):  # a full disk is no reason to exit
             draft.write_text(content)
             draft.replace(self.folder / name)
-
-
-def _is(file: Path, content: str) -> bool:
-    try:
-        return file.read_bytes() == content.encode()
-    except FileNotFoundError:
-        return False
 
 
 def read(folder: Path) -> dict[str, Any]:

@@ -24,9 +24,8 @@ class Process:
     def instance(self) -> tuple[str, str] | None:
         """A model process's instance group and version, from its arguments: the model's file, six
         more, and the instance's name, which is the group's name and a number."""
-        if (
-            not self.arguments[0].endswith(STUB) or len(self.arguments) < 9
-        ):  # or it is about to be one
+        is_stub = self.arguments[0].endswith(STUB)
+        if not is_stub or len(self.arguments) < 9:  # or it is about to be one
             return None
         group, _, _ = self.arguments[8].rpartition("_")
         return group, Path(self.arguments[1]).parent.name

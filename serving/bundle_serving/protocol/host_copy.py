@@ -27,7 +27,7 @@ class _Tensor(ctypes.Structure):
     )
 
 
-def copy_to_host(given: Any, cuda: Any = None) -> NDArray[Any]:
+def copy_to_host(given: Any) -> NDArray[Any]:
     """Of a tensor whose rows lie one after another, as Triton's do."""
     capsule = given.__dlpack__()
     find = ctypes.pythonapi.PyCapsule_GetPointer
@@ -37,7 +37,7 @@ def copy_to_host(given: Any, cuda: Any = None) -> NDArray[Any]:
     copied = np.empty(tensor.shape[: tensor.ndim], f"{'iuf'[code]}{bits // 8}")
     source = ctypes.c_void_p(tensor.data + tensor.byte_offset)
     target, size = ctypes.c_void_p(copied.ctypes.data), ctypes.c_size_t(copied.nbytes)
-    if fault := (cuda or _load()).cudaMemcpy(target, source, size, BY_THE_POINTERS):
+    if fault := _load().cudaMemcpy(target, source, size, BY_THE_POINTERS):
         raise RuntimeError(f"scores cannot be copied from the GPU: CUDA error {fault}")
     return copied
 

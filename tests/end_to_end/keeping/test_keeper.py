@@ -17,8 +17,8 @@ import pytest
 from benchmark.rollouts import Load, clients
 from benchmark.torture.bystanders import GRACE_S, Bystanders, Wait
 from benchmark.torture.subject import PARTS, Subject, harm, stands_still
-from bundle_serving.process import hands
 from bundle_serving.process.guard import HEADER
+from scripts.base import lock
 from tests.project import Project, wait_until
 
 # What was harmed goes on healing for a while, so no other test shares this server.
@@ -143,7 +143,7 @@ def test_half_dead_and_dead(served: Project) -> None:
     require_process(served, NETWORK)
     server = subject(served)
     before = wait_for_everyone(served)
-    with hands.hold_for_command(served.path / "build" / "key" / "hands-off"):
+    with lock.hands_off(served.path / "build" / "key" / "hands-off"):
         harm(server.running()[NETWORK][0], signal.SIGKILL)
         wait_until(lambda: f"{NETWORK} lacks" in served.make("status").stderr, "status to see it")
         assert server.status("/health/ready") == 200

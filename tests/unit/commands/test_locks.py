@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from bundle_door.access import key_file
-from bundle_serving.process import hands
 from scripts.base import lock as locks
 from scripts.base.errors import UserError
 from scripts.base.lock import find_holder, hold_lock, private
@@ -54,7 +53,7 @@ def nobody_can_lock(*paths: Path) -> None:
 def test_nobody_else_can_lock_what_commands_wait_for(open_to_others: Path) -> None:
     lock, off = open_to_others / "lock", open_to_others / "hands-off"
     lock.touch(0o644)  # as earlier ones were made
-    with hold_lock(lock, lambda _: None), hands.hold_for_command(off):
+    with hold_lock(lock, lambda _: None), locks.hands_off(off):
         assert lock.read_text() == off.read_text().strip() == f"process {os.getpid()}"
     nobody_can_lock(lock, off)
     assert private(off, container=off.stat().st_gid).stat().st_mode & 0o777 == 0o640

@@ -22,6 +22,7 @@ from bundle_serving.process import hands, keeper_notes
 from bundle_serving.process.keeper_notes import MODEL, Notes
 from bundle_serving.process.processes import Process
 from bundle_serving.protocol.kserve import ModelConfig
+from scripts.base import lock
 from tests.project import wait_until
 
 # Writes down its number, and starts a child; then it waits, or ends as it is told.
@@ -94,10 +95,10 @@ def test_a_command_holds_the_keepers_hands_off(tmp_path: Path) -> None:
         async with hands.Hands(file).hold_for_keeper():
             happened.append("keeper")
 
-    with hands.hold_for_command(file):
+    with lock.hands_off(file):
         keeping = threading.Thread(target=lambda: asyncio.run(keeper()))
         keeping.start()
-        with hands.hold_for_command(file):  # commands do not hold each other up
+        with lock.hands_off(file):  # commands do not hold each other up
             happened.append("command")
     keeping.join(30)
     assert happened == ["command", "keeper"]
@@ -112,7 +113,7 @@ def test_a_command_that_hangs_does_not_stop_the_keeper(
         async with hands.Hands(file, longest_s=0.5).hold_for_keeper():
             pass
 
-    with hands.hold_for_command(file):
+    with lock.hands_off(file):
         asyncio.run(keeper())
     assert f"since process {os.getpid()} has held {file} too long" in capfd.readouterr().err
 

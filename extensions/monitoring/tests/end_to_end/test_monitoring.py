@@ -24,13 +24,12 @@ import yaml
 import docker
 from benchmark.rollouts import clients
 from benchmark.torture.subject import PICTURE, Subject, harm
-from bundle_serving.process import hands
 from bundle_serving.process.guard import HEADER
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.protocol import kserve
 from extensions.monitoring import dashboards
 from extensions.monitoring.tests.prometheus import Prometheus, faster, watching
-from scripts.base import files
+from scripts.base import files, lock
 from tests.end_to_end.measuring.test_drift import answered
 from tests.end_to_end.serving.test_beyond_this_machine import certificate_of_a_company, key_of
 from tests.plugin import require_docker
@@ -193,7 +192,7 @@ def test_half_dead_and_not_ready(watched: Watched) -> None:
     before = wait_until(
         lambda: server.ask_picture() == 200 and server.expected_processes(), "an answer"
     )
-    with hands.hold_for_command(watched.hands):
+    with lock.hands_off(watched.hands):
         harm(server.running()[network_or_step(watched.project)][0], signal.SIGKILL)
         prometheus.until_firing("HalfDead")
         assert "NotReady" not in prometheus.firing()
