@@ -49,7 +49,7 @@ def open_sdk(server: State) -> tuple[Run, Mapping[Address, Address]]:
         service = "sdk"
         for address, port in ((server.http, 8000), (server.grpc, 8001)):
             there[address] = replace(address, host="127.0.0.1", port=port)
-    stack.prepare_sdk()
+    stack.images.build("sdk", announced=not stack.images.has("sdk"))
 
     def run(
         program: list[str], folder: Path, timeout: float | None
@@ -61,6 +61,11 @@ def open_sdk(server: State) -> tuple[Run, Mapping[Address, Address]]:
         options = ["-T", "--user", f"{os.getuid()}:{os.getgid()}", "--volume", f"{folder}:{folder}"]
         if read := server.http.certificate:
             options += ["--volume", f"{read}:{read}:ro"]
-        return stack.run_sdk(service, options, program, timeout)
+        name = f"{stack.project}-sdk-{os.getpid()}"  # others may run at the same time
+        words = ("run", "--rm", "--no-deps", "--name", name, *options, service, *program)
+        try:
+            return stack.compose.run(*words, quiet=True, timeout=timeout)
+        finally:
+            stack.compose.remove(service, name)  # Ctrl-C or the time limit ends only Compose
 
     return run, there

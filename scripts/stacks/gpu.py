@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -96,28 +94,6 @@ class GpuStack(DockerStack):
     def prepare_place(self, place: Place) -> None:
         if place is not Place.SERVER:
             self.images.build("export")
-
-    def prepare_sdk(self) -> None:
-        """Builds the image on first use; later calls do nothing and print nothing."""
-        there = self.images.has("sdk")
-        self.images.build("sdk", announced=not there)
-
-    def run_sdk(
-        self,
-        service: str,
-        options: Sequence[str],
-        program: Sequence[str],
-        timeout: float | None = None,
-    ) -> subprocess.CompletedProcess[str]:
-        name = f"{self.project}-sdk-{os.getpid()}"  # others may run at the same time
-        try:
-            return self.compose.run(
-                *("run", "--rm", "--no-deps", "--name", name, *options, service, *program),
-                quiet=True,
-                timeout=timeout,
-            )
-        finally:
-            self.compose.remove(service, name)  # Ctrl-C or the time limit ends only Compose
 
 
 def scores_stay(settings: Settings) -> bool:
