@@ -17,6 +17,7 @@ from bundle_serving.health import EXAMPLE
 from bundle_serving.infer import Answer, Question
 from kinds.callable.serving.values import NotAValue, Spec, rows
 from scripts.artefacts import packages
+from scripts.artefacts.exporting import as_words
 from scripts.artefacts.step import Place, Step
 from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
@@ -110,26 +111,19 @@ class Function(Recipe):
         return [self.models.program]
 
     def additions(self, made: Workspace, layout: Layout) -> Contents:
-        found: dict[str, Path | str] = {FILE: self._program_text}
+        found: dict[str, Path | str] = {FILE: self.read_beside(self.source)}
         if needed := self.requirements_file:
             found |= packages.list_files(needed)
         return {self.models.program: found}
 
-    @property
-    def _program_text(self) -> str:
-        file = self.path_beside(self.source)
-        try:
-            return file.read_text()
-        except (OSError, UnicodeDecodeError) as fault:
-            cause = f"cannot read {file}, which binds {self.ensemble} ({fault})"
-            raise UserError(cause, "put it back") from None
-
     def trial(self, made: Workspace) -> Trial:
-        same = json.dumps({self.ensemble: self.description})
-        words: list[str | Path] = ["--file", self.path_beside(self.source), "--same", same]
+        words: dict[str, Any] = {
+            "file": self.path_beside(self.source),
+            "same": {self.ensemble: self.description},
+        }
         if needed := self.requirements_file:
-            words += ["--packages", packages.folder_of(needed)]
-        return Trial(DESCRIBE, words)
+            words["packages"] = packages.folder_of(needed)
+        return Trial(DESCRIBE, as_words(words))
 
     def require_asked(self, asked: Sequence[str], environment: Mapping[str, str]) -> None:
         for inputs in asked:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from bundle_serving.infer import Answer
-from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import Manifest, Torchvision
 from scripts.artefacts.shapes import of_pixels
 from scripts.artefacts.step import EXPORT
@@ -143,7 +142,7 @@ class Cascade(OfPictures):
         weights = str(settings.value(self.setting)) if self.setting else self.weights
         arch = self.source.removeprefix("torchvision/")
         spec = Torchvision(arch, weights, engine.export, setting=self.setting or "WEIGHTS")
-        return Export(EXPORT, as_words(spec), spec, self.setting not in settings.given)
+        return Export.from_spec(EXPORT, spec, self.setting not in settings.given)
 
     def computes_in(self, settings: Settings) -> str:
         """Never int8: it needs your photos, and the small network would lose the most accuracy."""
@@ -169,7 +168,7 @@ class Cascade(OfPictures):
 
     def probabilities(self, answer: Answer) -> NDArray[Any]:
         """Only the small network's: the large one was checked in its own pipeline."""
-        row: NDArray[Any] = np.nan_to_num(answer["OUTPUT"][0], nan=np.inf)
+        row = super().probabilities(answer)
         return row if self.is_own_answer(answer) else np.full_like(row, np.nan)
 
     def is_own_answer(self, answer: Answer) -> bool:

@@ -19,7 +19,6 @@ from kinds.detection.export import ANCHORS, Detector
 from kinds.detection.mean_precision import Coco
 from kinds.detection.serving.agreement_of_boxes import INDEPENDENT_DETECTION, compare_answers
 from kinds.detection.serving.detection import BOX, EACH, INDEPENDENT, LIKELIEST
-from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import EXPECTED
 from scripts.artefacts.shapes import of_pixels
 from scripts.artefacts.step import Step
@@ -125,7 +124,7 @@ class Detection(Finds):
             samples = settings.photos("SAMPLES")
             spec = Detr(Path(settings.weights), self.side, self.boxes.threshold, samples)
             as_before = Settings.weights.name not in settings.given
-            return Export(EXPORT_DETR, as_words(spec), spec, as_before)
+            return Export.from_spec(EXPORT_DETR, spec, as_before)
         rules = self.boxes.model_dump(exclude={"labels"})
         return self.of_torchvision(EXPORT, Detector, settings, engine, boxes=rules)
 

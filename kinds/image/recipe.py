@@ -14,7 +14,6 @@ from pydantic import Field, model_validator
 
 from bundle_serving import agreement, own_steps
 from bundle_serving.agreement import Agreement
-from bundle_serving.infer import Answer
 from bundle_serving.networks import is_ir
 from scripts.artefacts import packages
 from scripts.artefacts.exporting import as_words
@@ -171,7 +170,7 @@ class Image(ThreeSteps, OfPictures):
         if self.post:
             reading = {self.models.postprocessing, *decoding} - {self.first_model(layout)}
             for model in reading:
-                found.setdefault(model, {})[own_steps.AFTER] = self._text(self.post)
+                found.setdefault(model, {})[own_steps.AFTER] = self.read_beside(self.post)
         if needed := self.requirements_file:
             for model in found if self.pre else reading:
                 found[model] |= packages.list_files(needed)
@@ -182,15 +181,6 @@ class Image(ThreeSteps, OfPictures):
         """Where the steps of a build find them: they run in the project's folder."""
         needed = self.requirements_file
         return str(packages.folder_of(needed).relative_to(ROOT)) if needed else ""
-
-    def _text(self, name: str) -> str:
-        file = self.path_beside(name)
-        try:
-            return file.read_text()
-        except (OSError, UnicodeDecodeError) as fault:
-            raise UserError(
-                f"cannot read {file}, which {self.ensemble} needs ({fault})", "put it back"
-            ) from None
 
     def trial(self, made: Workspace) -> Trial | None:
         if not self.post:
@@ -286,10 +276,10 @@ class Image(ThreeSteps, OfPictures):
                 pre=self.path_beside(self.pre) if self.pre else None,
                 packages=self._packages or None,
             )
-            return Export(EXPORT, as_words(spec), spec, as_before)
+            return Export.from_spec(EXPORT, spec, as_before)
         network, how = Path(settings.weights), self.pictures.model_dump(mode="json")
         if self.pre:
-            how |= {"program": self._text(self.pre), "packages": self._packages}
+            how |= {"program": self.read_beside(self.pre), "packages": self._packages}
         if is_ir(network):
             _require_for_ir(network.name, settings.precision, engine)
         foreign = Foreign(network, labels, how, self.output, self.gives, samples)
@@ -375,10 +365,6 @@ class Image(ThreeSteps, OfPictures):
     @property
     def reading(self) -> str:
         return self.answers or "single-label"
-
-    def probabilities(self, answer: Answer) -> NDArray[Any]:
-        row: NDArray[Any] = np.nan_to_num(answer["OUTPUT"][0], nan=np.inf)
-        return row
 
 
 def _require_for_ir(name: str, precision: str, engine: Engine) -> None:

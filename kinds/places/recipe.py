@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from bundle_serving.infer import Answer, Question
 from kinds.places.export import Checkpoint, categories_beside
-from scripts.artefacts.exporting import as_words
 from scripts.artefacts.shapes import of_pixels
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
@@ -100,7 +99,7 @@ class Places(ThreeSteps):
             engine.export,
             categories_beside(weights),
         )
-        return Export(EXPORT, as_words(spec), spec, self.setting not in settings.given)
+        return Export.from_spec(EXPORT, spec, self.setting not in settings.given)
 
     def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         return of_pixels("input_0", self.pictures.side, self.batch.optimal, self.most)

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from bundle_serving.infer import Answer, Question
+from bundle_serving.infer import Question
 from kinds.sound.serving.sounds import LOG_MEL, SHARES, Hearing
 from kinds.sound.source import DRAWN, Listener
-from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import labels_beside
 from scripts.artefacts.shapes import profile
 from scripts.artefacts.step import Step
@@ -114,7 +112,7 @@ class Sound(ThreeSteps):
         weights = str(settings.value(self.setting)) if self.setting else self.weights
         labels = labels_beside(weights) if weights != DRAWN else None
         spec = Listener(weights, self.hearing.model_dump(), engine.export, labels)
-        return Export(EXPORT, as_words(spec), spec, self.setting not in settings.given)
+        return Export.from_spec(EXPORT, spec, self.setting not in settings.given)
 
     def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         """By number of sounds and of windows."""
@@ -146,7 +144,3 @@ class Sound(ThreeSteps):
 
     def question(self, source: bytes) -> Question:
         return {"INPUT": np.frombuffer(source, np.uint8)[None]}
-
-    def probabilities(self, answer: Answer) -> NDArray[Any]:
-        row: NDArray[Any] = answer["OUTPUT"][0]
-        return row

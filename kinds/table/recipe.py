@@ -18,7 +18,6 @@ from bundle_serving.infer import Answer, Question
 from kinds.table import rows
 from kinds.table.export import Table as Source
 from kinds.table.rows import INPUT, OUTPUT
-from scripts.artefacts.exporting import as_words
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
 from scripts.base import tables
@@ -121,7 +120,7 @@ class Table(Recipe):
         labels = self.path_beside(self.labels) if self.labels else None
         spec = Source(source, labels, settings.samples, forest=engine is GPU)
         as_before = Settings.weights.name not in settings.given
-        return Export(EXPORT, as_words(spec), spec, as_before)
+        return Export.from_spec(EXPORT, spec, as_before)
 
     def require(self, made: Workspace, settings: Settings, repository: Path) -> None:
         found = self.as_found(made)

@@ -18,7 +18,6 @@ from pydantic import Field
 from bundle_serving.infer import Answer, Question
 from kinds.text.export import Classifier
 from kinds.text.sentences import MINILM
-from scripts.artefacts.exporting import as_words
 from scripts.artefacts.shapes import profile
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
@@ -107,7 +106,7 @@ class Text(ThreeSteps):
         source = str(path.resolve()) if path.is_dir() else source
         spec = Classifier(source, self.words.max_seq_len, self.labels, engine.export)
         step = WITH_MINILM if source == MINILM else EXPORT
-        return Export(step, as_words(spec), spec, self.setting not in settings.given)
+        return Export.from_spec(step, spec, self.setting not in settings.given)
 
     def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         """By number of texts and by length."""

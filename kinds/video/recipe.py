@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from bundle_serving.agreement import Agreement
@@ -118,13 +117,6 @@ class Video(OfPictures):
         rows = [self.probabilities(each) for each in answers]
         whole = [row for row in rows if np.isfinite(row).all() and row.min() >= 0]
         return Agreement(len(rows), len(whole), 0)
-
-    def probabilities(self, answer: Answer) -> NDArray[Any]:
-        row: NDArray[Any] = answer["OUTPUT"][0]
-        return row
-
-    def gist(self, answer: Answer) -> Hashable:
-        return int(answer["OUTPUT"].argmax())
 
 
 @contextmanager

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bundle_serving.infer import Question
-from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import EXPECTED, labels_beside
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
@@ -107,7 +106,7 @@ class Finds(ThreeSteps, OfPictures):
         weights = str(settings.value(self.setting)) if self.setting else self.weights
         arch = self.source.removeprefix(TORCHVISION)
         spec = kind(arch, weights, engine.export, labels_beside(weights), **more)
-        return Export(step, as_words(spec), spec, self.setting not in settings.given)
+        return Export.from_spec(step, spec, self.setting not in settings.given)
 
     @abstractmethod
     def find(self, client: Client, file: bytes, top: int | None) -> Detected | Segmented:

@@ -17,6 +17,7 @@ from bundle_serving import agreement
 from bundle_serving.agreement import Agreement
 from bundle_serving.infer import Answer, Question
 from bundle_serving.protocol import golden
+from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import ExportSpec
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
@@ -63,6 +64,10 @@ class Export(Trial):
     spec: ExportSpec
     as_before: bool = False  # its source files may be gone, or on another machine
 
+    @classmethod
+    def from_spec(cls, step: Step, spec: ExportSpec, as_before: bool) -> Self:
+        return cls(step, as_words(spec), spec, as_before)
+
 
 class Recipe(Part):
     """One pipeline. Each kind of pipeline is a class in kinds/KIND/recipe.py; its fields
@@ -107,6 +112,15 @@ class Recipe(Part):
 
     def path_beside(self, name: str) -> Path:
         return (self._folder / name).resolve()
+
+    def read_beside(self, name: str) -> str:
+        file = self.path_beside(name)
+        try:
+            return file.read_text()
+        except (OSError, UnicodeDecodeError) as fault:
+            raise UserError(
+                f"cannot read {file}, which {self.ensemble} needs ({fault})", "put it back"
+            ) from None
 
     @classmethod
     def example_path(cls) -> Path:
@@ -304,7 +318,8 @@ class Recipe(Part):
 
     def probabilities(self, answer: Answer) -> NDArray[Any]:
         """One row; NaN where the answer has no value."""
-        raise NotImplementedError
+        row: NDArray[Any] = np.nan_to_num(answer["OUTPUT"][0], nan=np.inf)
+        return row
 
     def gist(self, answer: Answer) -> Hashable:
         return int(np.nanargmax(self.probabilities(answer)))
