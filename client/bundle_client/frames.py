@@ -10,9 +10,8 @@ from typing import Any
 
 from .answers import FRAMES, Label, not_understood, question, read_labels
 from .errors import ServerBusy
-from .pixels import array_file
 from .server import Server, check_positive
-from .sources import Source, name_in_errors, read
+from .sources import Source, array_file, name_in_errors, read
 from .transport.connection import knock, load, make_headers, over_grpc
 from .transport.faults import translate_faults
 from .transport.patience import patiently

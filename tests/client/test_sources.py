@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
 from bundle_client import Source, SourceError
-from bundle_client.pixels import is_array, is_image
-from bundle_client.sources import expand, name_of, read
+from bundle_client.sources import expand, is_array, is_image, name_of, read
 from bundle_serving.pictures import Transform, to_pixels
 
 LIMIT = 1000
