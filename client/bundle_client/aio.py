@@ -16,8 +16,7 @@ from .frames import Watched, Watching
 from .server import AHEAD, TIMEOUT_S, Protocol, check_positive, main_model, server
 from .sources import MAX_BYTES, Source, Sources, expand, name_in_errors, name_of, read
 from .transport.connection import Connection, knock
-from .transport.faults import translate_faults
-from .transport.patience import patiently_async
+from .transport.faults import patiently_async, translate_faults
 
 T = TypeVar("T")
 Ask: TypeAlias = Callable[[Source], Awaitable[T]]

@@ -27,8 +27,7 @@ from .sources import (
     read,
 )
 from .transport.connection import Connection, knock, load
-from .transport.faults import translate_faults
-from .transport.patience import patiently
+from .transport.faults import patiently, translate_faults
 
 T = TypeVar("T")
 

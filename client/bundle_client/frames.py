@@ -13,8 +13,7 @@ from .errors import ServerBusy
 from .server import Server, check_positive
 from .sources import Source, array_file, name_in_errors, read
 from .transport.connection import knock, load, make_headers, over_grpc
-from .transport.faults import translate_faults
-from .transport.patience import patiently
+from .transport.faults import patiently, translate_faults
 
 MOST_SEQUENCES = 2**53
 # The server answers a fault with its status, instead of its text alone, and ends the stream.

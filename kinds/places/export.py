@@ -3,7 +3,7 @@
     python -m kinds.places.export --source torchvision/resnet50 --classes 365 \
         --pictures '{"side": 256, …}' --weights resnet50_places365.pth.tar --out build/places
 
-Out: model.onnx (input_0 [batch, 3, side, side] -> output_0, scores), labels.txt, reference.npz
+Out: model.onnx (input_0 [batch, 3, side, side] -> output_0, scores), labels.txt, reference-0.npz
 (pixels and PyTorch's scores), golden.npz (pictures of any size and PyTorch's scores) and
 manifest.json. Without --categories, classes are numbered.
 """
@@ -11,12 +11,12 @@ manifest.json. Without --categories, classes are numbered.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bundle_serving.agreement import Agreement, Bound, compare
+from bundle_serving.agreement import Bound
 from scripts.artefacts.exporting import run
 from scripts.artefacts.manifest import MAKERS, NOTHING, of_file, read_pins, write_manifest
 from scripts.artefacts.progress import step
@@ -73,16 +73,20 @@ def categories_beside(weights: str) -> Path | None:
 def export(spec: Checkpoint, out: Path) -> None:
     labels = names(spec)
     with step(f"loading {spec.source}, weights {Path(spec.weights).name}"):
-        from scripts.steps import checked
+        import torch
+
+        from scripts.steps import checked, networks
 
         module = _network(spec)
+        original = networks.make_asker(module)
     side, bound = spec.pictures["side"], BOUNDS[spec.precision]
     with files.whole_folder(out) as draft:
         with step("exporting to ONNX"):
             _to_onnx(module, spec.precision, side, draft / "model.onnx")
         with step("comparing ONNX with PyTorch"):
-            agreement = _compare_onnx(module, side, draft)
-            _ask_golden(module, spec.pictures, draft)
+            pixels = torch.randn(4, 3, side, side, generator=torch.manual_seed(0)).numpy()
+            agreement, _ = checked.compare_batches(draft, original, [{INPUT: pixels}])
+            _ask_golden(original, spec.pictures, draft)
         checked.require(agreement, bound, "PyTorch")
         write_manifest(
             draft,
@@ -95,10 +99,9 @@ def export(spec: Checkpoint, out: Path) -> None:
         )
 
 
-def _ask_golden(module: Any, pictures: Mapping[str, Any], out: Path) -> None:
+def _ask_golden(original: Callable[..., Any], pictures: Mapping[str, Any], out: Path) -> None:
     """Pictures of several shapes, like those that callers send."""
     import numpy as np
-    import torch
 
     from bundle_serving.protocol import golden
     from kinds.places.serving.arrays import Squares, to_square
@@ -107,9 +110,8 @@ def _ask_golden(module: Any, pictures: Mapping[str, Any], out: Path) -> None:
     drawing = np.asarray(mug().convert("RGB").resize((320, 320)), np.float32)
     shown: list[Any] = [drawing, drawing[:, ::-1], drawing[40:280], drawing[:, 60:200] / 2]
     squares = np.stack([to_square(each, Squares(**pictures)) for each in shown])
-    with torch.inference_mode():
-        scores = module(torch.from_numpy(squares)).numpy()
-    golden.save(out / "golden.npz", [{"INPUT": each[None]} for each in shown], scores=scores)
+    questions = [{"INPUT": each[None]} for each in shown]
+    golden.save(out / "golden.npz", questions, scores=original(squares))
 
 
 def names(spec: Checkpoint) -> list[str]:
@@ -155,21 +157,6 @@ def _to_onnx(module: Any, precision: str, side: int, path: Path) -> None:
 
     inside = Halved(module).eval() if precision == "fp16" else module
     save(inside, {INPUT: torch.zeros(2, 3, side, side)}, ({0: BATCH},), OUTPUT, path)
-
-
-def _compare_onnx(module: Any, side: int, out: Path) -> Agreement:
-    import numpy as np
-    import torch
-
-    from scripts.intake.original import session
-
-    pixels = torch.randn(4, 3, side, side, generator=torch.manual_seed(0))
-    with torch.inference_mode():
-        expected = module(pixels).numpy()
-    exported = session(out / "model.onnx", "the exported network")
-    (scores,) = exported.run([OUTPUT], {INPUT: pixels.numpy()})
-    np.savez(out / "reference.npz", scores=expected, **{INPUT: pixels.numpy()})
-    return compare(expected, scores)
 
 
 if __name__ == "__main__":

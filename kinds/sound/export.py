@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bundle_serving.agreement import Agreement, Bound, compare
+from bundle_serving.agreement import Agreement, Bound
 from bundle_serving.protocol import golden
 from kinds.sound.serving.sounds import Hearing, to_windows
 from kinds.sound.source import Listener
@@ -59,28 +58,21 @@ def export(spec: Listener, out: Path) -> None:
 
 def _compare_onnx(module: Any, how: Hearing, out: Path) -> Agreement:
     """On sounds of one window and of several; and on some of both, filled up."""
-    import torch
-
     from kinds.sound.drawings import one_of_each
-    from kinds.sound.network import SCORES, Averaged
-    from scripts.intake.original import session
+    from kinds.sound.network import Averaged
+    from scripts.steps import checked, networks
 
-    original = Averaged(module).eval()
-    exported = session(out / "model.onnx", "the exported network")
     sounds = list(one_of_each(how.seconds).values())
     longer = list(one_of_each(LONGER * how.seconds, seed=1).values())[:2]
-    expected: list[NDArray[np.float32]] = []
-    actual: list[NDArray[np.float32]] = []
-    for number, together in enumerate((sounds, longer, [sounds[0], longer[0]])):
-        asked: dict[str, Any] = to_windows(together, how)
-        with torch.inference_mode():
-            scores = original(*(torch.from_numpy(each) for each in asked.values())).numpy()
-        np.savez(out / f"reference-{number}.npz", scores=scores, **asked)
-        actual += exported.run([SCORES], asked)
-        expected.append(scores)
+    together = (sounds, longer, [sounds[0], longer[0]])
+    agreement, expected = checked.compare_batches(
+        out,
+        networks.make_asker(Averaged(module).eval()),
+        [to_windows(each, how) for each in together],
+    )
     questions = [{"INPUT": np.frombuffer(each, np.uint8)[None]} for each in (*sounds, *longer)]
     golden.save(out / "golden.npz", questions, scores=np.concatenate(expected[:2]))
-    return compare(np.concatenate(expected), np.concatenate(actual))
+    return agreement
 
 
 if __name__ == "__main__":

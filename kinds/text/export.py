@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bundle_serving.agreement import Agreement, Bound, compare
+from bundle_serving.agreement import Agreement, Bound
 from kinds.text import sentences
 from scripts.artefacts.exporting import run
 from scripts.artefacts.manifest import NOTHING, read_pins, write_manifest
@@ -108,33 +108,24 @@ def to_onnx(module: Any, longest: int, output: str, path: Path) -> None:
 def _compare_onnx(classifier: Any, longest: int, out: Path) -> Agreement:
     """One text at a time, and many in a padded batch; short ones, and one too long."""
     import numpy as np
-    import torch
-    from numpy.typing import NDArray
 
     from bundle_serving.protocol import golden
     from kinds.text.serving.texts import to_tokens
-    from scripts.intake.original import session
+    from scripts.steps import checked, networks
 
     texts = [each.text for each in sentences.read()[::20]]
-    exported = session(out / "model.onnx", "the exported network")
     tokenizer = classifier.tokenizer
     tokenizer.enable_truncation(longest)
     tokenizer.enable_padding(pad_to_multiple_of=8)
-    expected: list[NDArray[np.float32]] = []
-    actual: list[NDArray[np.float32]] = []
-    for number, batch in enumerate(([texts[0]], texts, [" ".join(texts * 20)])):
-        tokens: dict[str, Any] = to_tokens(batch, tokenizer)
-        with torch.inference_mode():
-            scores = classifier.module(*(torch.from_numpy(each) for each in tokens.values()))
-        expected.append(scores.numpy())
-        actual += exported.run(["SCORES"], tokens)
-        np.savez(out / f"reference-{number}.npz", scores=scores.numpy(), **tokens)
-    golden.save(
-        out / "golden.npz",
-        [{"QUERY": np.array([[text.encode()]])} for text in texts],
-        scores=expected[1],
+    together = ([texts[0]], texts, [" ".join(texts * 20)])
+    agreement, expected = checked.compare_batches(
+        out,
+        networks.make_asker(classifier.module),
+        [to_tokens(each, tokenizer) for each in together],
     )
-    return compare(np.concatenate(expected), np.concatenate(actual))
+    questions = [{"QUERY": np.array([[text.encode()]])} for text in texts]
+    golden.save(out / "golden.npz", questions, scores=expected[1])
+    return agreement
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ pictures/ and manifest.json.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,24 @@ def compare_and_save(
         asked = show_pictures(samples, made.transform)
         reference = np.concatenate([original(each[None]) for each in asked.pixels])
     finish(draft, made, asked, reference, bound)
+
+
+def compare_batches(
+    draft: Path,
+    original: Callable[..., NDArray[Any]],
+    batches: Iterable[Mapping[str, NDArray[Any]]],
+) -> tuple[Agreement, list[NDArray[Any]]]:
+    """On batches of its inputs, each of which is kept with the original's scores: reference-N.npz.
+    Returns these scores, too."""
+    exported = session(network_in(draft), "the exported network")
+    expected, actual = list[NDArray[Any]](), list[NDArray[Any]]()
+    for number, asked in enumerate(batches):
+        scores = original(*asked.values())
+        given: dict[str, Any] = dict(asked)
+        np.savez(draft / f"reference-{number}.npz", scores=scores, **given)
+        expected.append(scores)
+        actual += exported.run(None, given)
+    return compare(np.concatenate(expected), np.concatenate(actual)), expected
 
 
 def require(agreement: Agreement, bound: Bound, called: str) -> None:

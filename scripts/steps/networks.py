@@ -93,10 +93,10 @@ class Halved(nn.Module):  # type: ignore[misc]
         return scores
 
 
-def make_asker(model: nn.Module) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    def ask(pixels: NDArray[Any]) -> NDArray[Any]:
+def make_asker(model: nn.Module) -> Callable[..., NDArray[Any]]:
+    def ask(*given: NDArray[Any]) -> NDArray[Any]:
         with torch.inference_mode():
-            scores: NDArray[Any] = model(torch.from_numpy(pixels)).numpy()
+            scores: NDArray[Any] = model(*map(torch.from_numpy, given)).numpy()
         return scores
 
     return ask

@@ -24,7 +24,7 @@ from bundle_client import (
     Source,
     SourceError,
 )
-from bundle_client.transport import patience
+from bundle_client.transport import faults
 from tests.client.stand_in import LIMIT, StandIn, handler
 
 Many = Callable[..., list[Result]]
@@ -66,7 +66,7 @@ def test_a_busy_server_is_asked_again(
     stand_in: StandIn, ask: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert ask(stand_in.url, b"busy").labels[0].label == "busy"
-    monkeypatch.setattr(patience, "MOST_AGAIN", 1)
+    monkeypatch.setattr(faults, "MOST_AGAIN", 1)
     with pytest.raises(ServerBusy, match="9 requests are in flight; wait"):
         ask(stand_in.url, b"busy")
 
@@ -121,13 +121,13 @@ def test_a_server_that_is_gone_for_a_while_is_asked_again(
             back.start()
 
         assert ask(f"127.0.0.1:{port}", go) == "mug"
-    monkeypatch.setattr(patience, "MOST_AGAIN", 1)
+    monkeypatch.setattr(faults, "MOST_AGAIN", 1)
     with pytest.raises(ServerUnreachable, match="refused"):
         ask(f"127.0.0.1:{port}", go)  # and one that was never met, at once
 
 
 def test_how_long_a_busy_server_is_asked_again() -> None:
-    shortest, longest = (sum(patience.pauses(which)) for which in (min, max))
+    shortest, longest = (sum(faults.pauses(which)) for which in (min, max))
     assert (round(shortest), round(longest)) == (5, 15)
 
 

@@ -1,11 +1,14 @@
-"""From the exceptions of the four connections to the errors of this package."""
+"""From the exceptions of the four connections to the errors of this package; and how a server that
+is busy, or gone, is asked again: a few times, later each time, and not by all at once."""
 
 import errno
+import random
 import re
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import (
     ClientError,
@@ -18,11 +21,16 @@ from ..errors import (
 )
 from .plain_http import HttpError
 
+T = TypeVar("T")
+
 START_IT = "start the server (`make up`) or give the address of a running one"
 SEE_LOGS = "look at the server's log (`make logs`)"
 CHECK_PORT = "check port and protocol: 8000 is http, 8001 is grpc"
 SEE_MODELS = "see what is loaded (`make status`) or name another model"
 
+# After the first time; all waiting together takes 5 to 15 s.
+MOST_AGAIN = 4
+FIRST_S = 0.67
 LONGEST_PAUSE_S = 30
 REFUSED = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT}
 
@@ -182,3 +190,38 @@ def hung_up() -> ServerFault:
 
 def no_answer(timeout: float) -> ServerFault:
     return ServerFault(f"no answer within {timeout:g} s", "allow more time, or " + SEE_LOGS)
+
+
+def pauses(rng: Callable[[float, float], float] = random.uniform) -> Iterator[float]:
+    for number in range(MOST_AGAIN):
+        yield FIRST_S * 2**number * rng(0.5, 1.5)
+
+
+def patiently(ask: Callable[[], T], met: Callable[[], bool]) -> T:
+    for pause in pauses():
+        try:
+            return ask()
+        except (ServerBusy, ServerUnreachable) as fault:
+            time.sleep(max(pause, _wanted_pause(fault, met())))
+    return ask()
+
+
+async def patiently_async(ask: Callable[[], Awaitable[T]], met: Callable[[], bool]) -> T:
+    import asyncio  # which a synchronous program can do without
+
+    for pause in pauses():
+        try:
+            return await ask()
+        except (ServerBusy, ServerUnreachable) as fault:
+            await asyncio.sleep(max(pause, _wanted_pause(fault, met())))
+    return await ask()
+
+
+def _wanted_pause(fault: ServerBusy | ServerUnreachable, met: bool) -> float:
+    """A server that has answered before is missed only for a while, or another one takes its place
+    behind the same address; of one that was never met, the address is wrong."""
+    if isinstance(fault, ServerBusy):
+        return fault.seconds
+    if not met:
+        raise fault
+    return 0.0

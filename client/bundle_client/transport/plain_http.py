@@ -82,7 +82,7 @@ class PlainHttp:
     def _post(
         self, model_name: str, body: bytes, length: int, headers: dict[str, str] | None
     ) -> tuple[HTTPResponse, bytes]:
-        path = f"{self._path(model_name)}/infer"
+        path = f"/v2/models/{quote(model_name, safe='')}/infer"
         headers = {HEADER_LENGTH: str(length), **(headers or {})}
         try:
             return self._request("POST", path, body, headers)
@@ -93,10 +93,6 @@ class PlainHttp:
 
     def get_server_metadata(self, headers: dict[str, str] | None = None) -> Any:
         return json.loads(self._request("GET", "/v2", headers=headers)[1])
-
-    @staticmethod
-    def _path(model_name: str) -> str:
-        return f"/v2/models/{quote(model_name, safe='')}"
 
     def _request(
         self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
