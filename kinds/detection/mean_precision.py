@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,13 +83,24 @@ class Coco:
         return found
 
     def measure(self, answers: Sequence[Found | None], refused: Mapping[str, str]) -> Measured:
-        return measure(*self._list_read(answers), refused)
+        table = tabulate(*self._list_read(answers))
+        count = sum(found is not None for found in answers)
+        once = np.ones(count, np.int64)
+
+        return Measured(
+            {
+                "mAP": Interval.of_drawn(count, partial(average, table)),
+                "mAP at overlap 0.5": Interval.of_drawn(count, partial(average, table, levels=1)),
+            },
+            {name: float(found.average_precision(once).mean()) for name, found in table.items()},
+            count,
+            refused,
+        )
 
     def compute_first(
         self, answers: Sequence[Found | None]
     ) -> Callable[[NDArray[np.int64]], float]:
-        table = tabulate(*self._list_read(answers))
-        return lambda times: average(table, times)
+        return partial(average, tabulate(*self._list_read(answers)))
 
     def _list_read(self, answers: Sequence[Found | None]) -> tuple[list[Truth], list[Found]]:
         pairs = zip(self.truths, answers, strict=True)
@@ -184,21 +196,3 @@ def average(
 ) -> float:
     each = [found.average_precision(times)[:levels].mean() for found in table.values()]
     return float(np.nanmean(each))
-
-
-def measure(
-    truths: Sequence[Truth],
-    answers: Sequence[Found],
-    refused: Mapping[str, str],
-) -> Measured:
-    table, count = tabulate(truths, answers), len(truths)
-    once = np.ones(count, np.int64)
-    return Measured(
-        {
-            "mAP": Interval.of_drawn(count, lambda times: average(table, times)),
-            "mAP at overlap 0.5": Interval.of_drawn(count, lambda times: average(table, times, 1)),
-        },
-        {name: float(found.average_precision(once).mean()) for name, found in table.items()},
-        count,
-        refused,
-    )

@@ -124,18 +124,19 @@ def _minilm() -> Classifier:
     means = encoder()
     tokenizer = Tokenizer.from_file(str(ENCODER / "tokenizer.json"))
     lessons = read()
-    taught = teach(_features(means, tokenizer, [each.text for each in lessons]), lessons)
-    if taught.accuracy < LEAST_ACCURACY:
+    features = _features(means, tokenizer, [each.text for each in lessons])
+    last, accuracy, judged = teach(features, lessons)
+    if accuracy < LEAST_ACCURACY:
         raise UserError(
-            f"the classifier is right on {taught.accuracy:.1%} of the held-out sentences",
+            f"the classifier is right on {accuracy:.1%} of the held-out sentences",
             f"improve {PATH.name}: {LEAST_ACCURACY:.0%} is required",
         )
     return Classifier(
-        _Judge(means, taught.last).eval(),
+        _Judge(means, last).eval(),
         tokenizer,
         LABELS,
         means.network.config.max_position_embeddings,
-        {"accuracy": round(taught.accuracy, 4), "sentences": taught.judged},
+        {"accuracy": round(accuracy, 4), "sentences": judged},
     )
 
 
@@ -151,14 +152,9 @@ def _features(encoder: nn.Module, tokenizer: Tokenizer, texts: list[str]) -> tor
         )
 
 
-@dataclass(frozen=True)
-class Taught:
-    last: nn.Linear
-    accuracy: float  # each quarter scored by a model trained on the other three
-    judged: int
-
-
-def teach(features: torch.Tensor, sentences: list[Sentence]) -> Taught:
+def teach(features: torch.Tensor, sentences: list[Sentence]) -> tuple[nn.Linear, float, int]:
+    """The layer; the share that is right, each quarter scored by a layer that is trained on the
+    other three; and of how many."""
     labels = torch.tensor([LABELS.index(each.label) for each in sentences])
     fold = torch.tensor([FOLDS if each is None else each for each in folds(sentences)])
     right = sum(
@@ -171,7 +167,7 @@ def teach(features: torch.Tensor, sentences: list[Sentence]) -> Taught:
         for k in range(FOLDS)
     )
     judged = int((fold < FOLDS).sum())
-    return Taught(_fit(features, labels), right / judged, judged)
+    return _fit(features, labels), right / judged, judged
 
 
 def _fit(features: torch.Tensor, labels: torch.Tensor) -> nn.Linear:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kinds.detection.mean_precision import Coco, Found, Truth, match, measure
+from kinds.detection.mean_precision import Coco, Found, Truth, match
 from scripts.base.errors import UserError
 
 BOX = (10.0, 10.0, 110.0, 110.0)
@@ -24,7 +24,7 @@ def shift(box: tuple[float, ...], share: float) -> tuple[float, ...]:
 
 
 def value(truths: list[Truth], answers: list[Found]) -> float:
-    return measure(truths, answers, {}).figures["mAP"].value
+    return Coco([], truths).measure(answers, {}).figures["mAP"].value
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_half_of_what_is_there() -> None:
 
 def test_classes_count_alike() -> None:
     truths = [Truth({"car": [BOX]}), Truth({"tree": [BOX]})]
-    found = measure(truths, [{"car": [(0.9, BOX)]}, {"car": [(0.3, BOX)]}], {})
+    found = Coco([], truths).measure([{"car": [(0.9, BOX)]}, {"car": [(0.3, BOX)]}], {})
     assert isclose(found.figures["mAP"].value, 0.5)
     assert isclose(found.classes["car"], 1) and found.classes["tree"] == 0
     figure = found.figures["mAP"]
