@@ -9,8 +9,10 @@ curl --data 'What a day!' localhost:8000/sentiment
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,13 +20,13 @@ from typing import Any
 from bundle_door.access.keys import Charged, charge_once
 from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.limits import MOST_FILES, MOST_NAME
-from bundle_door.paths.found import Found, list_outputs, read_answer
 from bundle_door.requests import Request
 from bundle_door.triton import Triton
 from bundle_door.watching.steps import TIMINGS, Followed, Steps, read_reports, read_timeline
-from bundle_door.wire.inference import Signature, from_raw, values
+from bundle_door.wire.inference import Signature, classes_of, from_raw, values
 from bundle_door.wire.multipart import File, files
 from bundle_serving.process.main_pipeline import find_main
+from bundle_serving.protocol.kserve import pb
 
 SENTIMENT = "sentiment_ensemble"
 MOST_LABELS = 1000
@@ -42,7 +44,14 @@ LOG = "see the server's log (make logs)"
 # A parameter: 1, and the answer says which class each pixel belongs to.
 MASK = "mask"
 
+# By their first outputs, those that give no labels.
+BOXES, AREAS = "BOXES", "MASK"
+USUAL_LABELS = 5
+SIDES = ("left", "top", "right", "bottom")
+
 Named = Mapping[str, str]
+# What a pipeline finds in a picture, as JSON: labels, boxes, or the areas of each class.
+Found = dict[str, Any]
 
 
 class PlainQuestions:
@@ -164,6 +173,59 @@ def check_takes_pictures(model: str, signature: Signature) -> None:
         )
 
 
+def list_outputs(signature: Signature, top: int | None) -> Sequence[Any]:
+    """The outputs to ask for; none means all."""
+    if signature.output in (BOXES, AREAS):
+        return ()
+    return [classes_of(signature.output, top or USUAL_LABELS)]
+
+
+def read_answer(
+    response: pb.ModelInferResponse, signature: Signature, top: int | None, mask: bool
+) -> Found:
+    if signature.output == BOXES:
+        return {"boxes": _read_boxes(values(response))[:top]}
+    if signature.output == AREAS:
+        return _read_areas(response, top, mask)
+    return {"labels": [read_label(entry) for entry in values(response)[signature.output]]}
+
+
+def read_label(entry: str) -> Found:
+    """From "probability:index:label", the classification extension's format."""
+    probability, index, *name = entry.split(":", 2)
+    return {"label": "".join(name), "probability": float(probability), "index": int(index)}
+
+
+def _read_boxes(found: dict[str, list[Any]]) -> list[Found]:
+    corners = iter(round(side, 2) for side in found["BOXES"])
+    return [
+        {"label": label, "score": round(score, 6), **dict(zip(SIDES, corners, strict=False))}
+        for label, score in zip(found["LABELS"], found["SCORES"], strict=True)
+    ]
+
+
+def _read_areas(response: pb.ModelInferResponse, top: int | None, mask: bool) -> Found:
+    """The largest first. Of the mask, a byte for each pixel's class, deflated, in base64."""
+    at = [output.name for output in response.outputs].index(AREAS)
+    height, width = response.outputs[at].shape[-2:]
+    pixels = response.raw_output_contents[at]
+    response.raw_output_contents[at] = b""  # not as a list of numbers as well
+    found = values(response)
+    areas = [
+        {"label": label, "index": index, "share": round(share, 6)}
+        for index, (label, share) in enumerate(zip(found["LABELS"], found["SHARES"], strict=True))
+        if share
+    ]
+    areas.sort(key=lambda area: -area["share"])
+    if not mask:
+        return {"areas": areas[:top]}
+    classes = base64.b64encode(zlib.compress(pixels, 1)).decode()
+    return {
+        "areas": areas[:top],
+        "mask": {"height": height, "width": width, "classes": classes},
+    }
+
+
 async def share_of(file: File, followed: Followed) -> float:
     """How much it was of all that a request may ask for. Others' pictures may have shared its
     batch."""
@@ -182,15 +244,14 @@ async def add_timings(content: dict[str, Any], request: Request, followed: Follo
 
 
 def several(model: str, sent: Sequence[File], found: Sequence[Found | Refused]) -> Answer:
-    results = [{"file": file.name, **result(each)} for file, each in zip(sent, found, strict=True)]
+    results = [
+        {"file": file.name, **({"error": why(each)} if isinstance(each, Refused) else each)}
+        for file, each in zip(sent, found, strict=True)
+    ]
     refusals = [each for each in found if isinstance(each, Refused)]
     status = refusals[0].status if len(refusals) == len(found) else 200
     answer = as_json({"model": model, "results": results}, status)
     return replace(answer, is_whole=not refusals)
-
-
-def result(found: Found | Refused) -> dict[str, Any]:
-    return {"error": why(found)} if isinstance(found, Refused) else found
 
 
 def explain_refusal(refused: Refused) -> Answer:
