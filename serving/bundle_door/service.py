@@ -133,7 +133,8 @@ class Service:
         headers, limit = incoming.headers, self._limits.body_bytes
         if int(headers.get("content-length", 0)) > limit:
             raise too_large(limit)
-        share.arrive(client_of(headers, note), incoming.body.refuse)
+        # By whose key it is, else by its address.
+        share.arrive(note.client or address_of(headers), incoming.body.refuse)
         chunks = await read_body(incoming.body, limit, share)
         share.complete()
         note.bytes_in = sum(map(len, chunks))
@@ -147,11 +148,6 @@ class Service:
             # Takes a second for a large body, while others are served too.
             await asyncio.sleep(0)
         return clear
-
-
-def client_of(headers: Mapping[str, str], note: Note) -> str:
-    """Whose key it is, else its address."""
-    return note.client or address_of(headers)
 
 
 def check_origin(headers: Mapping[str, str], allowed: Collection[str]) -> None:

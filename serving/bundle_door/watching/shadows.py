@@ -43,7 +43,9 @@ class Shadow:
         if compared.outcome == LEFT_OUT:
             return
         change = compared.live, compared.candidate
-        if compared.outcome != SAME and (change in self.changes or self._has_room()):
+        if compared.outcome != SAME and (
+            change in self.changes or len(self.changes) < MOST_CHANGES
+        ):
             self.changes[change] += 1
             known = self.examples.setdefault(change, [])
             if len(known) < MOST_EXAMPLES:
@@ -51,9 +53,6 @@ class Shadow:
         if compared.outcome != FAILED:
             self.moved += compared.moved
             self.times.append(compared.seconds)
-
-    def _has_room(self) -> bool:
-        return len(self.changes) < MOST_CHANGES
 
     def sum_up(self, model: str, version: str) -> dict[str, Any]:
         """For the page."""

@@ -41,7 +41,7 @@ def from_json(data: bytes, datatype: str, shape: Sequence[int], name: str) -> by
             f"input '{name}': 'data' has {len(values)} values, but its shape requires {expected}",
         )
     if datatype == "BYTES":
-        return b"".join(_prefix_length(text.encode()) for text in values)
+        return b"".join(LENGTH.pack(len(text)) + text for text in map(str.encode, values))
     if datatype == "BOOL":
         return bytes(values)
     try:
@@ -71,10 +71,6 @@ def strings(raw: bytes) -> list[bytes]:
         found.append(raw[position : position + length])
         position += length
     return found
-
-
-def _prefix_length(text: bytes) -> bytes:
-    return LENGTH.pack(len(text)) + text
 
 
 def _flat(data: bytes, datatype: str, dimensions: int, name: str) -> list[Any]:
