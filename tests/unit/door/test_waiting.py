@@ -94,7 +94,7 @@ def test_what_passes_is_waited_for_as_long_as_the_answer_may_take(
         return "answered"
 
     async def asked() -> str:
-        door = Triton(tmp_path, 1)
+        door = Triton(tmp_path, 50 if outcome == "answered" else 1)
         monkeypatch.setattr(door, "_call", call)
         try:
             return str(await door.infer("net", Asked([b""], {}, binary_by_default=True)))
