@@ -196,11 +196,8 @@ class FleetSwitch:
         if canary:
             self._try_out(stream, canary, labelled)
             labelled = None
-        mark, began, usual = (
-            stream.mark(),
-            time.monotonic(),
-            self.fleet.read_counts(self.fleet.servers[old.number]),
-        )
+        mark, began = stream.mark(), time.monotonic()
+        usual = self.fleet.read_counts(self.fleet.servers[old.number])
         came, after = set[str](), before
         for server in self.fleet.replace_each():
             if not came:

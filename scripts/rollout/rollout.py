@@ -209,10 +209,8 @@ class InPlace(Switch):
         return cls(control, engine, *versions, shared, up_now, proved.contest)
 
     def carry_out(self, stream: Stream, canary: float | None, least: float) -> str:
-        seconds, max_p99_ratio = (
-            self.running.settings.watch_seconds,
-            self.running.settings.max_p99_ratio,
-        )
+        settings = self.running.settings
+        seconds, max_p99_ratio = settings.watch_seconds, settings.max_p99_ratio
         old, new = self.old.number, self.new.number
         alone = f"version {old} alone, for comparison"
         watch(stream, seconds, alone, lambda: len(stream.all()) >= FEW)
@@ -223,19 +221,12 @@ class InPlace(Switch):
             self.share_with_clients(canary)
 
         stream.candidate, stream.share = (self.candidate, new), (canary or 50) / 100
-        seconds_beside = seconds * CANARY_TIMES if canary else seconds
-        share = f"{100 * stream.share:g}% of the requests"
+        longer = seconds * CANARY_TIMES if canary else seconds
+        beside = f"version {new} alongside, {100 * stream.share:g}% of the requests"
         here = [self.running.server.http]
         clients = Clients(lambda: here, self.pipeline, self.candidate, new)
         mark = stream.mark()
-        judge(
-            stream,
-            f"version {new} alongside, {share}",
-            new,
-            seconds_beside,
-            max_p99_ratio,
-            clients_objection=clients.find_objection,
-        )
+        judge(stream, beside, new, longer, max_p99_ratio, clients_objection=clients.find_objection)
         stream.share = 0
         # All that is known of the old version, but for the time of a load.
         of_old += [answer for answer in stream.answers_since(mark) if answer.version == old]

@@ -42,11 +42,12 @@ def bring_up(
     if not (given := _list_given(typed)):
         return up.bring_up(settings, command)
     name = _settle_name(given, settings, typed)
+    if "FROM" in given:  # whose weights are in its file by now
+        settings = Settings(settings.values, settings.given - {"WEIGHTS"})
     if _is_made_of(name, given):
         pipelines.make_main(name)
-        return up.bring_up(_without_weights(settings, given), command)
+        return up.bring_up(settings, command)
     samples = agreeing.samples(arguments.load().sample)
-    settings = _without_weights(settings, given)
     with _take_in(name, given, settings, _choose_stack) as pipeline:
         server = up.bring_up(settings, command)
         agreeing.require(pipeline, server)
@@ -124,16 +125,20 @@ def _take_in(
         raise
 
 
-def _without_weights(settings: Settings, given: Mapping[str, str]) -> Settings:
-    """Those of a network that FROM names are in its file by now."""
-    given_now = settings.given - {"WEIGHTS"} if "FROM" in given else settings.given
-    return Settings(settings.values, given_now)
-
-
 def _settle_name(given: Mapping[str, str], settings: Settings, typed: Mapping[str, str]) -> str:
+    """Of one network and one main pipeline, not of two."""
     name = given.get("NAME") or _make_name(given)
     own_pipelines.require_a_name(name)
-    _require_one(name, settings, typed)
+    if settings.main and settings.main != name:
+        raise UserError(
+            f"MAIN={settings.main} names one main pipeline, and FROM= or LABELS= another, {name}",
+            "omit one of them",
+        )
+    written = dotenv_file.read(DOTENV)
+    if {"FROM", "ONNX"} & given.keys():
+        for word in ("ARCH", "WEIGHTS"):
+            if written.get(word) and not typed.get(word):
+                raise UserError(f"{word} in .env already names a network", "remove it there")
     return name
 
 
@@ -152,20 +157,6 @@ def _make_name(given: Mapping[str, str]) -> str:
     if not re.fullmatch(NAME, name):
         raise UserError(f"{source} gives no name to a pipeline", "name it: NAME=birds")
     return name
-
-
-def _require_one(name: str, settings: Settings, typed: Mapping[str, str]) -> None:
-    """Not two networks, and not two main pipelines."""
-    if settings.main and settings.main != name:
-        raise UserError(
-            f"MAIN={settings.main} names one main pipeline, and FROM= or LABELS= another, {name}",
-            "omit one of them",
-        )
-    written = dotenv_file.read(DOTENV)
-    if {"FROM", "ONNX"} & _list_given(typed).keys():
-        for word in ("ARCH", "WEIGHTS"):
-            if written.get(word) and not typed.get(word):
-                raise UserError(f"{word} in .env already names a network", "remove it there")
 
 
 def _is_made_of(name: str, given: Mapping[str, str]) -> bool:
