@@ -28,6 +28,7 @@ import resource
 import signal
 import stat
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -58,6 +59,9 @@ MOST_LOADS = 3  # failed loads of a pipeline
 ASK_DOOR_S, MOST_SILENT = 5, 3
 LOOK_FOR_DOOR_S = 0.25  # until it listens
 ENVOY = "envoy"  # the door's child
+# The door answers this by itself; Triton may be waiting for its repository.
+READY = "/v2/health/ready"
+OF_THE_DOOR = {sockets.ENVOY_ADMIN: "/ready", sockets.HTTP: READY}
 LEAVES_S = 3  # a door that lets nobody in may still be answering somebody
 
 
@@ -178,13 +182,13 @@ class Keeper:
             self._notes.note_restored(DOOR, f"process {number} of the door {why}: restarted it")
 
     async def _worker_ends(self, worker: Child, number: int) -> str:
-        socket = sockets.of_process(sockets.HTTP, number)
+        http, steps = (sockets.of_process(n, number) for n in (sockets.HTTP, sockets.STEPS))
         silent, listened = 0, False
         while silent < (MOST_SILENT if listened else START_S // LOOK_FOR_DOOR_S):
             with suppress(TimeoutError):
                 await asyncio.wait_for(worker.wait(), ASK_DOOR_S if listened else LOOK_FOR_DOOR_S)
                 return "had exited"
-            lives = await self._answers(socket, sockets.of_process(sockets.STEPS, number))
+            lives = await self._has_answers({http: READY}, steps)
             silent, listened = (0, True) if lives else (silent + 1, listened)
         return "hung"
 
@@ -202,7 +206,7 @@ class Keeper:
                     return "the door had exited"
                 if self._door_is_shut.done():
                     return f"the door let nobody in ({self._door_is_shut.result()})"
-                if await self._door_lives():
+                if await self._has_answers(OF_THE_DOOR, sockets.STREAMS, sockets.STEPS):
                     silent, self._door_listened = 0, True
                     await self._waiting_room.look()
                 else:
@@ -228,21 +232,13 @@ class Keeper:
         if self._door_listened and not self._door_is_shut.done():
             self._door_is_shut.set_result(why)
 
-    async def _door_lives(self) -> bool:
+    async def _has_answers(self, asked: Mapping[str, str], *others: str) -> bool:
+        """Whether the door answers at these sockets, to these paths, and has the others."""
         folder = sockets.folder(self._options.run_dir)
         try:
-            await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", "/ready")
-        except (OSError, TimeoutError):
-            return False
-        return await self._answers(sockets.HTTP, sockets.STREAMS, sockets.STEPS)
-
-    async def _answers(self, http: str, *others: str) -> bool:
-        """Whether a process of the door does at this socket, and has the others."""
-        folder = sockets.folder(self._options.run_dir)
-        try:
-            # The door answers this by itself; Triton may be waiting for its repository.
-            await local_http.ask(folder / http, "GET", "/v2/health/ready")
-        except (OSError, TimeoutError):
+            for name, path in asked.items():
+                await local_http.ask(folder / name, "GET", path)
+        except OSError:
             return False
         return all((folder / name).is_socket() for name in others)
 
