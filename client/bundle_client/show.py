@@ -9,7 +9,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, TypeAlias
 
 from .answers import Area, Box, Detected, Label, Result, Segmented
-from .errors import ClientError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,12 +37,10 @@ def as_json(found: Found) -> str:
     elif found.error is None:
         what = {"labels": [asdict(label) for label in found.labels]}
     else:
-        return json.dumps({"source": found.source, "error": error_fields(found.error)})
+        fault = found.error
+        error = {"kind": type(fault).__name__, "cause": fault.cause, "remedy": fault.remedy}
+        return json.dumps({"source": found.source, "error": error})
     return json.dumps({"source": found.source, **what, "ms": round(found.ms, 1)})
-
-
-def error_fields(error: ClientError) -> dict[str, str]:
-    return {"kind": type(error).__name__, "cause": error.cause, "remedy": error.remedy}
 
 
 def as_table(found: Found, console: "Console") -> str:

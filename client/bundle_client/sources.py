@@ -75,11 +75,7 @@ def in_turn(sources: Sources) -> Iterable[Source]:
     return sources if isinstance(sources, Iterable) else [sources]
 
 
-def pictures_in(source: Source) -> list[Source]:
-    return files_in(source, PICTURES)
-
-
-def files_in(source: Source, kind: Kind) -> list[Source]:
+def files_in(source: Source, kind: Kind = PICTURES) -> list[Source]:
     if not isinstance(source, (str, os.PathLike)) or scheme_of(source):
         return []
     try:

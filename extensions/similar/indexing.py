@@ -12,7 +12,7 @@ import numpy as np
 
 from bundle_client import Client, Embedding
 from bundle_client.errors import CONCERNS_ALL
-from bundle_client.sources import name_of, pictures_in
+from bundle_client.sources import files_in, name_of
 from extensions.similar import service
 from extensions.similar.picture_index import MadeBy, PictureIndex, Stamp, is_gone, stamp
 from scripts.base.errors import UserError
@@ -82,7 +82,7 @@ class Growth:
         anew = before.made_by != served
         index = PictureIndex(served) if anew else before
         known = [path for path in before.paths() if anew or Path(path).parent == folder]
-        here = [name_of(each) for each in pictures_in(folder)]
+        here = [name_of(each) for each in files_in(folder)]
         now = {path: stamp(path) for path in dict.fromkeys([*known, *here])}
         changed = {path: its for path, its in now.items() if its and its != index.stamp(path)}
         unchanged = sum(its is not None for its in now.values()) - len(changed)

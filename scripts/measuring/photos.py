@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from bundle_client.sources import pictures_in
+from bundle_client.sources import files_in
 from bundle_serving.infer import Question
 from bundle_serving.pictures import PictureError, Transform, to_pixels
 from scripts.artefacts.workspace import Workspace
@@ -110,7 +110,7 @@ def pixels_of(pictures: Inputs, transform: Transform) -> Inputs:
 
 
 def _from_disk(path: Path, transform: Transform) -> Inputs:
-    found = [path] if path.is_file() else [Path(str(each)) for each in pictures_in(path)]
+    found = [path] if path.is_file() else [Path(str(each)) for each in files_in(path)]
     rows: list[bytes] = []
     for file in found:
         data = file.read_bytes()

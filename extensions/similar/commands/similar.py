@@ -15,7 +15,7 @@ from typing import NamedTuple
 from bundle_client import Client, ClientError, Embedding, Result, Source
 from bundle_client.errors import CONCERNS_ALL
 from bundle_client.show import as_json, print_error
-from bundle_client.sources import name_of, pictures_in
+from bundle_client.sources import files_in, name_of
 from extensions.similar import service
 from scripts import bootstrap
 from scripts.base import console, lock, tables
@@ -66,7 +66,7 @@ def _in_folder(picture: str, asked: Arguments) -> tuple[list[Found], list[Result
             f"IN={asked.in_} is not a folder",
             "give a folder of pictures: make similar IMG=photo.jpg IN=photos",
         )
-    others = [each for each in pictures_in(folder) if not pictures.is_same(name_of(each), picture)]
+    others = [each for each in files_in(folder) if not pictures.is_same(name_of(each), picture)]
     if not others:
         raise UserError(
             f"IN={asked.in_} contains no other pictures",
