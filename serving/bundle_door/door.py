@@ -68,6 +68,7 @@ async def serve(given: Given) -> None:
         keys = Keys(key_file, given.admin_key) if key_file else None
         process = HttpProcess(given, observed, keys, observed.report)
         folder, served, capturing = process.folder, process.served, process.capturing
+        observed.drift.is_there = served.is_there
         stack.push_async_callback(process.triton.close)
         if given.traces:
             from bundle_door.watching.spans import (
@@ -148,7 +149,6 @@ def list_routes(
         return Answer()
 
     metrics = Metrics(given, observed, served, process.load, keys)
-    observed.drift.is_there = served.is_there
     return [
         *(of_keys(keys) if keys else []),
         *of_plain_questions(process.plain),

@@ -178,7 +178,7 @@ class Api:
 
     def _json(self, request: Request, kind: Any) -> Any:
         """The body's JSON; without a body, the defaults."""
-        return parse(request.body or b"{}", kind, "the request's JSON")
+        return parse(request.body or b"{}", kind)
 
 
 def model(named: Named) -> dict[str, str]:

@@ -123,7 +123,7 @@ def of_observed(observed: Observed, look: Callable[[], Awaitable[None]]) -> list
 
 def of_candidates(folder: Path, served: Served) -> list[Route]:
     async def tell(request: Request, named: Mapping[str, str]) -> Answer:
-        told = parse(request.body, Elsewhere, "the request's JSON")
+        told = parse(request.body, Elsewhere)
         elsewhere.note(folder, told)
         await served.look_anew()
         return as_json({})

@@ -81,7 +81,7 @@ def from_body(
     request_id: str = "",
 ) -> Asked:
     """A body with JSON in its first `length` bytes, followed by binary tensors."""
-    asked = parse(memoryview(body)[:length], Inference, "the request's JSON")
+    asked = parse(memoryview(body)[:length], Inference)
     tensors = list(payloads(asked.inputs, memoryview(body)[length:]))
     message = pb.ModelInferRequest(
         model_name=model,

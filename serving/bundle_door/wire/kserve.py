@@ -109,7 +109,8 @@ TraceSettings = dict[str, str | list[str] | None]
 LogSettings = dict[str, bool | Annotated[int, Meta(ge=0, lt=2**32)] | str | None]
 
 
-def parse(text: bytes | memoryview, kind: type[T], what: str) -> T:
+def parse(text: bytes | memoryview, kind: type[T]) -> T:
+    what = "the request's JSON"
     if len(text) > MOST_JSON:
         raise Refused(
             413,
