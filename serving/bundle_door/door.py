@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from bundle_door.access.keys import Charges, Keys
+from bundle_door.access.keys import Keys
 from bundle_door.answers import Answer, Refused
 from bundle_door.front import arrivals, envoy, envoy_lines, envoy_process
 from bundle_door.given import Given
@@ -69,6 +69,8 @@ async def serve(given: Given) -> None:
         process = HttpProcess(given, observed, keys, observed.report)
         folder, served, capturing = process.folder, process.served, process.capturing
         observed.drift.is_there = served.is_there
+        if keys:
+            keys.has_batches = served.has_batches
         stack.push_async_callback(process.triton.close)
         if given.traces:
             from bundle_door.watching.spans import (
@@ -80,13 +82,11 @@ async def serve(given: Given) -> None:
             stack.callback(spans.close)
         reports = await process.steps.serve(folder / sockets.STEPS)
         stack.callback(reports.close)
-        charges = Charges(keys, served) if keys else None
         streams = Streams(
             process.triton,
             folder / sockets.STREAMS,
             given.limits,
             keys,
-            charges,
             Singles(process, keys is not None).answer,
         )
         told = await listen(folder / sockets.TOLD, partial(take_told, observed, keys))
@@ -97,8 +97,8 @@ async def serve(given: Given) -> None:
         await streams.start()
         stack.push_async_callback(streams.close)
         listeners = [process.log.of_envoy, over_grpc(observed, served)]
-        if charges:
-            listeners.append(charges.of_line)
+        if keys:
+            listeners.append(keys.charge_line)
         relay = given.relay_folder
         arrivals.clear_room(given.processes, folder / sockets.ROOM)
         outside = await stack.enter_async_context(

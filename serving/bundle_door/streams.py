@@ -15,7 +15,7 @@ from pathlib import Path
 
 import grpc
 
-from bundle_door.access.keys import Charges, Keys
+from bundle_door.access.keys import Keys
 from bundle_door.answers import Answer, Refused
 from bundle_door.front import asked
 from bundle_door.front.arrivals import NUMBER
@@ -57,12 +57,10 @@ class Admitted:
         messages: AsyncIterator[bytes],
         triton: Triton,
         keys: Keys | None,
-        charges: Charges | None,
         sent: Mapping[str, str],
     ) -> None:
-        self._messages, self._keys = messages, keys
+        self._messages, self._triton, self._keys = messages, triton, keys
         self._authorization = sent.get("authorization", "")
-        self._triton, self._charges = triton, charges
         self._stopping = asyncio.Event()
         # By whose way it came.
         self.balancer = sent.get(BALANCER_HEADER)
@@ -96,8 +94,8 @@ class Admitted:
                 asked.check(message)
                 if self._keys and not begins:
                     await self._keys.admit(self._authorization)
-                if self._charges:
-                    self._charges.of_message(self._authorization, message)
+                if self._keys:
+                    self._keys.charge_message(self._authorization, message)
             except Refused as refused:
                 self.refused = refused
                 return
@@ -166,13 +164,12 @@ class Streams:
         socket: Path,
         limits: Limits,
         keys: Keys | None,
-        charges: Charges | None,
         answer_single: AnswerSingle,
     ) -> None:
         self._triton = triton
         self._plainly = triton.channel.stream_stream(SERVICE + METHOD)
         self._each = WithStatus(triton)
-        self._keys, self._charges = keys, charges
+        self._keys = keys
         self._stopping = False
         self._open: dict[asyncio.Task[None], Admitted] = {}
         self._server = grpc.aio.server(
@@ -262,7 +259,7 @@ class Streams:
         self, messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
     ) -> None:
         sent = dict(context.invocation_metadata() or ())
-        admitted = Admitted(messages, self._triton, self._keys, self._charges, sent)
+        admitted = Admitted(messages, self._triton, self._keys, sent)
         if self._stopping:
             admitted.stop()
         call = self._each if sent.get(WITH_STATUS) == "true" else self._plainly

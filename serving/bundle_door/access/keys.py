@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -18,7 +18,6 @@ from bundle_door.answers import Answer, Refused
 from bundle_door.front.envoy_lines import Line
 from bundle_door.front.methods import INFER
 from bundle_door.requests import CLIENT_HEADER, Note, Request
-from bundle_door.served import Served
 from bundle_serving.process.guard import is_pass
 from bundle_serving.protocol.kserve import pb
 
@@ -71,6 +70,8 @@ class Keys:
         self._clients: dict[str, Client] = {}
         self._buckets: dict[str, Bucket] = {}
         self.requests: Counter[str] = Counter()
+        # Whether the first dimension of what a model is asked counts rows.
+        self.has_batches: Callable[[str], bool] = lambda model: False
 
     async def authorize(self, request: Request, named: Mapping[str, str]) -> Answer:
         try:
@@ -91,10 +92,23 @@ class Keys:
             await asyncio.sleep(wait_s)
         self.requests[client.name] += 1
 
-    def find_limited(self, authorization: str) -> str | None:
-        """Whose key it is, if it has a rate."""
+    def charge_line(self, line: Line) -> None:
+        """For a batch over gRPC that was answered. Envoy lets it in as one request, before it is
+        read; its other rows are charged later."""
+        if line.path == INFER and line.client and line.grpc_status == "OK":
+            self._charge_rows(line.client, line.model or "", int(line.rows or 1))
+
+    def charge_message(self, authorization: str, message: bytes) -> None:
+        """The same of a stream's."""
         client = self._client(authorization)
-        return None if client.per_second is None else client.name
+        if client.per_second is not None:
+            asked = pb.ModelInferRequest.FromString(message)
+            shape = asked.inputs[0].shape if asked.inputs else []
+            self._charge_rows(client.name, asked.model_name, shape[0] if shape else 1)
+
+    def _charge_rows(self, client: str, model: str, rows: int) -> None:
+        if rows > 1 and self.has_batches(model):
+            self.charge(client, rows - 1)
 
     def charge(self, client: str, more: int) -> None:
         if bucket := self._buckets.get(client):
@@ -135,30 +149,6 @@ class Keys:
             # A file that is broken leaves the door as it was: closed to keys that are new.
             self._clients, self._stamp = read(self._file) | self._admin, stamp
             self._buckets.clear()
-
-
-class Charges:
-    """What a batch over gRPC costs of its key's rate. Envoy lets it in as one request, before it is
-    read; its other rows are charged later."""
-
-    def __init__(self, keys: Keys, served: Served) -> None:
-        self._keys, self._served = keys, served
-
-    def of_line(self, line: Line) -> None:
-        """Of a request that was answered."""
-        if line.path == INFER and line.client and line.grpc_status == "OK":
-            self._charge(line.client, line.model or "", int(line.rows or 1))
-
-    def of_message(self, authorization: str, message: bytes) -> None:
-        """Of a stream."""
-        if client := self._keys.find_limited(authorization):
-            asked = pb.ModelInferRequest.FromString(message)
-            shape = asked.inputs[0].shape if asked.inputs else []
-            self._charge(client, asked.model_name, shape[0] if shape else 1)
-
-    def _charge(self, client: str, model: str, rows: int) -> None:
-        if rows > 1 and self._served.has_batches(model):
-            self._keys.charge(client, rows - 1)
 
 
 def metrics(requests: Mapping[str, int]) -> str:
