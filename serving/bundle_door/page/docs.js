@@ -5,10 +5,10 @@ import { snippets } from "./answers/snippets.js";
 import { cardOf } from "./cards.js";
 
 const api = await (await fetch("openapi.json")).json();
-// A part that stands elsewhere in it: {"$ref": "#/components/responses/Busy"}.
 // None, where a key is wanted that this tab has not.
 const { pipelines } = await json("page/served.json", { quiet: true }).catch(() => ({ pipelines: null }));
 const isLoaded = call => !pipelines || !call["x-kind"] || pipelines.some(each => each.kind === call["x-kind"]);
+// A part that stands elsewhere in it: {"$ref": "#/components/responses/Busy"}.
 const whole = part => part.$ref ? part.$ref.split("/").slice(1).reduce((found, name) => found[name], api) : part;
 const main = pipelines?.find(each => each.main)?.model ?? "{model}";
 const here = text => text.replace("{model}", main).replace(/(https?:\/\/)?localhost:8000/g, location.protocol === "https:" ? location.origin : location.host);
