@@ -163,7 +163,6 @@ def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: P
 
     recipe = pipeline.recipe
     write_labels(pipeline, made, layout.engine, repository)
-    write_labels_alike(pipeline, made, repository)
     for model in sorted({*recipe.members, recipe.ensemble}):
         folder = repository / model
         if variant := recipe.variant(model, layout):
@@ -182,23 +181,21 @@ def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: P
     files.let_all_read(repository)
 
 
-def write_labels(pipeline: Pipeline, made: Workspace, engine: Engine, repository: Path) -> None:
-    """Those of the ensemble and of the network."""
+def write_labels(
+    pipeline: Pipeline, made: Workspace, engine: Engine, repository: Path
+) -> list[str]:
+    """Those of the ensemble, of the network, and of other ensembles that have this one's and are
+    laid out; returns the others whose labels changed."""
     if network := pipeline.recipe.network_model(engine):
         _write_labels(network, pipeline, made, repository)
     write_ensemble_labels(pipeline, made, repository)
+    alike = (each for each in pipelines.others() if each.recipe.labels_owner == pipeline.ensemble)
+    there = (each for each in alike if (repository / each.ensemble / LABELS).exists())
+    return [each.ensemble for each in there if write_ensemble_labels(each, made, repository)]
 
 
 def write_ensemble_labels(pipeline: Pipeline, made: Workspace, repository: Path) -> bool:
     return _write_labels(pipeline.ensemble, pipeline, made, repository)
-
-
-def write_labels_alike(pipeline: Pipeline, made: Workspace, repository: Path) -> list[str]:
-    """Those of other ensembles that have this one's and are laid out; returns the ensembles whose
-    labels changed."""
-    alike = (each for each in pipelines.others() if each.recipe.labels_owner == pipeline.ensemble)
-    there = (each for each in alike if (repository / each.ensemble / LABELS).exists())
-    return [each.ensemble for each in there if write_ensemble_labels(each, made, repository)]
 
 
 def _write_labels(model: str, pipeline: Pipeline, made: Workspace, repository: Path) -> bool:

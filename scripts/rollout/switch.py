@@ -103,8 +103,7 @@ class Switch:
     def _leave_only(self, version: Version) -> None:
         live.leave_only(version)
         made = version.workspace
-        model_folders.write_labels(version.pipeline, made, self.engine, live.REPOSITORY)
-        alike = model_folders.write_labels_alike(version.pipeline, made, live.REPOSITORY)
+        alike = model_folders.write_labels(version.pipeline, made, self.engine, live.REPOSITORY)
         self.shared.push_live()
         with suppress(UserError):  # it may not be loaded yet
             self.control.unload(self.candidate)

@@ -50,19 +50,22 @@ def _recover(control: Control, engine: Engine, version: Version, shared: Shared)
     # If a folder were removed while it is loading, the model's process would end silently, and
     # Triton would wait for it forever.
     control.wait_for(version.models)
-    _lay_out(version, engine)
+    alike = _lay_out(version, engine)
     shared.push_live()
     ensemble = version.pipeline.ensemble
     config = model_folders.config_in_use(live.REPOSITORY, ensemble, engine)
-    as_committed(control, engine, [*control.in_use(config, version.models), ensemble])
+    loaded = control.in_use(config, [*version.models, *alike])
+    as_committed(control, engine, [*loaded, ensemble])
     with suppress(UserError):  # there may be no candidate
         control.unload(candidate_of(version.pipeline))
 
 
-def _lay_out(version: Version, engine: Engine) -> None:
+def _lay_out(version: Version, engine: Engine) -> list[str]:
+    """Returns the other ensembles whose labels changed with its own."""
     live.place(version, live.REPOSITORY)
     live.leave_only(version)
-    model_folders.write_labels(version.pipeline, version.workspace, engine, live.REPOSITORY)
+    made = version.workspace
+    return model_folders.write_labels(version.pipeline, made, engine, live.REPOSITORY)
 
 
 def candidate_of(pipeline: Pipeline) -> str:
