@@ -11,8 +11,6 @@
 All are up at once, and are asked in turn, round after round, by the same closed loop of clients.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """What is compared: how each is started, and how it is asked."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

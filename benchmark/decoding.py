@@ -7,8 +7,6 @@ In alternating rounds, on one thread. The difference is the average one between 
 of a full decode, of 255.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import time

@@ -6,8 +6,6 @@ pictures.
 Takes about half a minute on one core. Out: the weights that the project comes with.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

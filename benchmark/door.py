@@ -7,8 +7,6 @@ Around the door: Triton's own socket, and over HTTP only if Triton was started w
 (--triton-http). Beside requests a second: processor time a request, of each process.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

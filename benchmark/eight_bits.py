@@ -8,8 +8,6 @@ processor has it, bfloat16: the processor time of one thread, which depends litt
 machine does.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from collections.abc import Iterator

@@ -11,8 +11,6 @@ started again, with its repository laid out. In the end, the memory of all proce
 (PSS); with --beside, also once ResNet50 is served beside it.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

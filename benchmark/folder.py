@@ -7,8 +7,6 @@ which has no server: decoders and the network in threads of one process, one a c
 Both by turns, in one run; `--images` names pictures of yours, which are repeated.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -5,8 +5,6 @@
 Prints a table, and writes it as JSON. What cannot be run on this machine says why in its row.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.metadata
 import importlib.util

@@ -1,8 +1,6 @@
 """Two models in PyPI's tritonserver: one makes scores on the GPU, the other reads them there, or
 after Triton copied them to the host. PyTorch's arrays, by DLPack."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

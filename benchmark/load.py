@@ -5,8 +5,6 @@ As light on the processor as Python allows, since it shares the machine with wha
 threads that wait in the kernel, one kept connection each, the same bytes again and again.
 """
 
-from __future__ import annotations
-
 import functools
 import http.client
 import itertools

@@ -6,8 +6,6 @@ Of the network that is served, or of a file. Processes with and without them, in
 processor time of one thread, for a picture in batches of one, two and four.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@ Raw bodies, and the same bytes as numbers in JSON, which keep the HTTP service b
 on the same cores. In alternating rounds, each number of processes with a server of its own.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

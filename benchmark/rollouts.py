@@ -10,8 +10,6 @@ rollout's own requests take of the processors, and what they would take with a p
 all of WATCH_SECONDS for each step, in turns; of the two versions that there are.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import itertools

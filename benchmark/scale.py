@@ -9,8 +9,6 @@ servers answer as many times that. Prints the tables of docs/measuring/scale.md,
 the model lies from what was measured.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence

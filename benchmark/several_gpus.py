@@ -7,8 +7,6 @@ compute, and it may not become slower for good.
 Before it: make up, on a machine with several GPUs. With one there is nothing to share.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence

@@ -8,8 +8,6 @@ a shadow, with copies of 10% and of all requests, in turns. Prints the percentil
 the smallest to the largest of the rounds, and what became of the copies.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import sys

@@ -11,8 +11,6 @@ is not answered then is lost.
 Before it: make up
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import os

@@ -5,8 +5,6 @@ traced; asked in alternating rounds.
     python -m benchmark.watched --image mug.jpg
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 import threading

@@ -2,8 +2,6 @@
 file of a layer brings along, and the hashes of all files. Resolved by uv, for every Python and
 processor that can be used."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

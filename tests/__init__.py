@@ -1,8 +1,6 @@
 """Before anything is imported that reads it: what the checkout's .env says, and what is in its
 own/, changes no result."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

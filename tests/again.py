@@ -1,8 +1,6 @@
 """What fails beside other tests is run once more, alone, at the end: those with a real server, on
 a machine that may be busy. Run as a plugin of pytest (conftest.py)."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """tritonserver itself with one model in Python: without the door, the keeper and pipelines."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

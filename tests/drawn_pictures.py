@@ -4,8 +4,6 @@ comparison.svg    how many times as fast the bundle is: the table in docs/measur
 how_it_works.svg  from weights to an answer
 """
 
-from __future__ import annotations
-
 import html
 import re
 import sys

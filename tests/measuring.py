@@ -1,7 +1,5 @@
 """perf_analyzer before a server that runs, and what everybody sees of it meanwhile."""
 
-from __future__ import annotations
-
 import subprocess
 
 from tests.project import Project, words_shown_while

@@ -1,7 +1,5 @@
 """Networks that are made in no time, for what looks at their form alone."""
 
-from __future__ import annotations
-
 import json
 from importlib.util import find_spec
 from pathlib import Path

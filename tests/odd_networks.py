@@ -1,8 +1,6 @@
 """ONNX files that are broken or odd, each made of a sound one by something drawn at random, always
 the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

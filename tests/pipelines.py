@@ -1,7 +1,5 @@
 """Every pipeline, asked by its command; and what plain PyTorch says of the same."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache

@@ -2,8 +2,6 @@
 recorded/promised.txt. What is gone stays there until a release has said so; then --released
 removes it."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

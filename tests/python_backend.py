@@ -1,7 +1,5 @@
 """A backend's model.py without a server: with a stand-in for what the stub process gives it."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import types

@@ -13,8 +13,6 @@ and those of tests/drawn_pictures.py
 It needs Chromium, the ports 8000 to 8002, and a machine with little else to do.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """Clients with sessions, who each should meet one version of two, at whichever server."""
 
-from __future__ import annotations
-
 import http.client
 import itertools
 import threading

@@ -1,7 +1,5 @@
 """The gpu flavour as shipped, on stand-ins for NVIDIA's images: tests/rehearsal."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A model of a table, asked by its command."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The long tests of what has changed: `python -m tests.touched COMMIT` prints their files."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

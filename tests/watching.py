@@ -1,7 +1,5 @@
 """Clients that watch frames."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator, Sequence

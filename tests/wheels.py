@@ -1,7 +1,5 @@
 """Packages that are made in no time, for pip to install from a folder."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 

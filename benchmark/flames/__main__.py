@@ -7,8 +7,6 @@ flame graph. With Debian's linux-perf, as root.
 Of the server of plain processes that runs, asked over HTTP from here.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -1,8 +1,6 @@
 """A flame graph of perf's samples. They are folded: by process, library and system call, with the
 function at the end. Who called whom is drawn from the bottom up, as wide as it takes time."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections import Counter

@@ -6,8 +6,6 @@ pictures, and removed. Writes the table of docs/measuring/foreign.md.
     .venv/bin/python -m benchmark.foreign --only timm --below     without the server
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -1,8 +1,6 @@
 """A case as `make add-model` takes it, below the server: recipe, conversion, checks, engine, and
 what the pipeline's steps then answer."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Networks in 8 bits, as ONNX Runtime's quantiser writes them."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A network of somebody's, what they would say to `make add-model`, and what is right."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 """Networks as many tools write them, made by hand of a few nodes. Random weights: only the form
 counts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

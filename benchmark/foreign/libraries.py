@@ -1,8 +1,6 @@
 """Networks as libraries keep and export them: torchvision, timm, Hugging Face, scikit-learn. Their
 weights are random, with a last layer that tells pictures apart."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Callable, Iterator

@@ -12,8 +12,6 @@ Assumed: cores are alike, and as fast together as alone: neither memory nor the 
 holds them back, and no core is far from another one's memory.
 """
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from collections.abc import Iterator, Mapping

@@ -9,8 +9,6 @@ Of the version that served, on a quiet machine: servers of their own, on one cor
 this command as their client on the same cores.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import os

@@ -7,8 +7,6 @@ Prints a table for docs/measuring/eval.md, and ends with 1 if a claim is wrong m
 stated, or a version that is worse by 2 points is found in less than 95%.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from math import isfinite

@@ -6,8 +6,6 @@ On a server of its own, with the live version's models; what serves is left alon
 make up. Exit 1 where something did not come back or was answered as it should not be.
 """
 
-from __future__ import annotations
-
 import os
 
 from benchmark.torture.bystanders import GRACE_S

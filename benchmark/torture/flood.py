@@ -1,7 +1,5 @@
 """Far more requests at once than the server takes: over HTTP of 1 MB each, over gRPC small ones."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import socket

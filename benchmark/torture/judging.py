@@ -1,7 +1,5 @@
 """Each trial on a server that is harmed: what bystanders felt of it, and whether it came back."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Container, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

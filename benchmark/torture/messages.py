@@ -1,7 +1,5 @@
 """Messages over gRPC that no client of good will sends."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 

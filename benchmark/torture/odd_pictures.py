@@ -6,8 +6,6 @@ for odd in CATALOGUE:
     odd.shows       the picture that an answered one shows, where that is known
 """
 
-from __future__ import annotations
-
 import io
 import itertools
 import random

@@ -1,8 +1,6 @@
 """A server to harm: on the live version, with processes, ports, a disk and shared memory of its
 own, and gone at the end."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Pictures, good and mutated; odd_pictures.py has those that are made byte by byte."""
 
-from __future__ import annotations
-
 import io
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Requests that no client of good will sends: those that once ended the server, and mutants."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

@@ -1,7 +1,5 @@
 """A server that is harmed: its processes, what they hold, and whether it is whole."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import signal

@@ -1,8 +1,6 @@
 """What is done to a server. Each trial says what it did and saw, and raises `Harmed` where an
 answer was not what it should be; whether the server is whole afterwards is for others to see."""
 
-from __future__ import annotations
-
 import http.client
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Requests that begin and do not end, as long as a `with` block lasts."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable, Iterator

@@ -1,8 +1,6 @@
 """The objects that a cluster is given: what is read of their Deployment, and changed for a rollout,
 a canary, a copy of the models. Pure functions on objects."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 

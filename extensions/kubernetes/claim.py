@@ -1,8 +1,6 @@
 """Copies of what is live on the claim of a namespace, each in a folder that never changes: a pod
 that is started again reads what it read before. They get there through a pod of their own."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """kubectl, as a program: objects in and out as JSON."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

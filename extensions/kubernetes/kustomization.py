@@ -1,8 +1,6 @@
 """What Kubernetes needs to serve with the settings of this checkout: an overlay over
 deploy/kubernetes, with the secrets beside it."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What the cluster says of a pod. Pure functions on its objects."""
 
-from __future__ import annotations
-
 from extensions.kubernetes.kubectl import Object
 from scripts.stacks.many_servers import Task
 

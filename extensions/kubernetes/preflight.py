@@ -1,7 +1,5 @@
 """What a namespace must allow, and a cluster have room for, before anything is applied."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,8 +1,6 @@
 """What `make prune` shows of it: copies of what was live that pods read from another place, and
 which of them no pod can want any more."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial

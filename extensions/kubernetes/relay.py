@@ -6,8 +6,6 @@ lead to those that are ready, each connection to the one that has the fewest.
 `kubectl port-forward` goes to each pod; FILE says on which port here. It ends when it is told to.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,8 +1,6 @@
 """Flavour kubernetes: the server of flavour cpu, many times, in the pods of a Deployment. The steps
 run on this machine, which has kubectl."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

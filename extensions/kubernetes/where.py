@@ -1,8 +1,6 @@
 """Where the servers of this checkout run: a namespace of a cluster. As long as they do, commands go
 there and nowhere else."""
 
-from __future__ import annotations
-
 import json
 
 from extensions.kubernetes import settings as own

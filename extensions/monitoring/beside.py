@@ -1,7 +1,5 @@
 """What runs beside the server, and stops with it."""
 
-from __future__ import annotations
-
 from extensions.monitoring import containers
 from scripts.stacks.state import State
 

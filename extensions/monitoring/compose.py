@@ -1,7 +1,5 @@
 """What Compose files ask of it."""
 
-from __future__ import annotations
-
 from extensions.monitoring.containers import FOLDER, SOURCE
 from scripts.base.paths import ROOT
 

@@ -1,8 +1,6 @@
 """Dashboards for Grafana, and what makes it find them and Prometheus: a folder to mount as its
 /etc/grafana/provisioning."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

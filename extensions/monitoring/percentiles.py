@@ -4,8 +4,6 @@ minutes, and then the Prometheus of `make monitoring` is asked the dashboard's o
     python -m extensions.monitoring.percentiles --image mug.jpg
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import urllib.request

@@ -1,7 +1,5 @@
 """Tries on S3 what Triton will do, with both keys."""
 
-from __future__ import annotations
-
 from botocore.exceptions import ClientError
 
 from extensions.s3.access import Access

@@ -1,7 +1,5 @@
 """Diagnoses S3 errors: cause and remedy. Triton has the same message for all of them."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ minutes; with it alone, Triton reports what is missing); then the files beside t
 last the ensembles, which name all the others. Deletion goes in reverse.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path

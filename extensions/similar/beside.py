@@ -1,7 +1,5 @@
 """What runs beside the server, and stops with it."""
 
-from __future__ import annotations
-
 from extensions.similar import service
 from scripts.stacks import state
 from scripts.stacks.state import State

@@ -6,8 +6,6 @@ repository and as the callable of `make similar`. Two servers, one run, in turns
 Before it: make similar IMG=… IN=…
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

@@ -6,8 +6,6 @@ Out: model.onnx (uint8 NCHW `input` -> FP32 `embedding`), network.txt (the netwo
 in every answer) and manifest.json.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

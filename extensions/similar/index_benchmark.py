@@ -6,8 +6,6 @@ memory, and how fast and how exactly it answers.
 The vectors are drawn: around as many centres as there would be subjects of fifty pictures each.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

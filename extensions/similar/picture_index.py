@@ -4,8 +4,6 @@ Vectors come from the caller. The file is a zip archive of the list of pictures 
 that is searched: its checksums tell a damaged one, which the graph's own reader would believe.
 """
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping

@@ -3,8 +3,6 @@
 It computes on the CPU, whatever the flavour.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -4,8 +4,6 @@ until the keeper itself is told to stop.
     python -m extensions.similar.service_keeper COMMAND …
 """
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

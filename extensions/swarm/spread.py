@@ -1,7 +1,5 @@
 """How the servers of a swarm lie on its nodes, and what is wrong with that."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 """Flavour swarm: the server of flavour cpu, many times, on the nodes of a Docker Swarm; a balancer
 on each node. The steps run on this machine, which must be a manager."""
 
-from __future__ import annotations
-
 import json
 import re
 import secrets

@@ -5,8 +5,6 @@ translated, and the rest is named in LEFT_OUT with its reason. A key that is nei
 that nothing of a COMPOSE_OVERRIDE is lost in silence.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass

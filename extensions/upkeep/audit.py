@@ -1,7 +1,5 @@
 """Asks OSV, the open database of flaws, about every package that is installed or in an image."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from collections.abc import Iterable, Iterator

@@ -8,8 +8,6 @@
 That is versions and their history, recipes and model folders, the user's own folder, and .env.
 """
 
-from __future__ import annotations
-
 import glob
 import hashlib
 import io

@@ -9,8 +9,6 @@ SHA256SUMS     of each file
 install.sh     checks them, and installs it all: sh install.sh FOLDER
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 """The keys of this checkout, encrypted with a passphrase by openssl: the admin key, the hashes of
 the clients' API keys, and the certificate with its private key."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

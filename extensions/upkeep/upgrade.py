@@ -1,7 +1,5 @@
 """What an upgrade has to do here, and why, before any of it is done."""
 
-from __future__ import annotations
-
 import hashlib
 import stat
 from collections.abc import Iterator

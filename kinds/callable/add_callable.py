@@ -7,8 +7,6 @@ Then: make ask MODEL=mine INPUTS='{"text": "What a day!"}', and publish, rollout
 and bench with MODEL=mine. What cannot be served is refused before anything is written.
 """
 
-from __future__ import annotations
-
 import json
 import keyword
 import os

@@ -5,8 +5,6 @@ example. Runs in the server's environment.
     python -m kinds.callable.describe --file mine.py --same '{"mine": {…}}'    # or refuses
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping

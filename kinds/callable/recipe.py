@@ -1,7 +1,5 @@
 """A function of the user's own: named tensors in, named tensors out."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Image files -> what they show, by two networks: a small one where it is confident, and that of
 another pipeline for the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal

@@ -1,7 +1,5 @@
 """Detectors of Hugging Face's transformers, as make add-model takes them: FROM=folder."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

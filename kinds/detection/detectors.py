@@ -1,7 +1,5 @@
 """torchvision's detectors: architecture, weights, and what they find by themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -8,8 +8,6 @@ how each anchor's box is shifted, and its scores), anchors.npy, labels.txt, refe
 pictures/, expected.npz (what torchvision finds in those) and manifest.json.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field

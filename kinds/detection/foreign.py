@@ -1,8 +1,6 @@
 """Detectors as transformers keeps them, small ones. Their weights are random, with last layers that
 find something."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Iterator, Sequence

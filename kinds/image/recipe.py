@@ -1,7 +1,5 @@
 """Image files -> what they show."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace

@@ -8,8 +8,6 @@ Out: model.onnx (input_0 [batch, 3, side, side] -> output_0, scores), labels.txt
 manifest.json. Without --categories, classes are numbered.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

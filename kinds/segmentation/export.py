@@ -8,8 +8,6 @@ width]: the number of each pixel's class), labels.txt, reference.npz, pictures/,
 expected.npz (what torchvision sees in those) and manifest.json.
 """
 
-from __future__ import annotations
-
 import io
 import sys
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """torchvision's networks for segmentation: architecture, weights, and what they see."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial

@@ -4,8 +4,6 @@ loudness and background.
 python -m kinds.sound.drawings --to FOLDER      one of each, as WAV files
 """
 
-from __future__ import annotations
-
 import io
 import sys
 import wave

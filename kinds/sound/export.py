@@ -8,8 +8,6 @@ labels.txt, reference-*.npz (inputs and PyTorch's scores), golden.npz (WAV files
 scores) and manifest.json.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The network that tells sounds apart, one window at a time."""
 
-from __future__ import annotations
-
 import copy
 import json
 from dataclasses import dataclass

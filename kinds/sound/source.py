@@ -1,7 +1,5 @@
 """What tells sounds apart: the weights, their labels, and how it hears. Imports no PyTorch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

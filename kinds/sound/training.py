@@ -7,8 +7,6 @@ Takes about half a minute on one core. Out: the weights that the project comes w
 another file, for a sounds.yaml that hears otherwise: make publish MODEL=sounds SOUNDS=FILE
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

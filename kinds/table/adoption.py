@@ -1,7 +1,5 @@
 """Models of tables, as make add-model takes them: FROM=file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -7,8 +7,6 @@ with --forest its trees for a GPU (checkpoint.tl), labels.txt, reference.npz and
 and the framework's answers) and manifest.json.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass

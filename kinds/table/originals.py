@@ -1,7 +1,5 @@
 """Models of tables as their own frameworks run them, and as ONNX."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

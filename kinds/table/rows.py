@@ -1,7 +1,5 @@
 """Rows of numbers: read from CSV, and drawn for a comparison."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -1,8 +1,6 @@
 """Where a text classifier comes from: a hub, a folder, or an encoder on PyPI, whose last layer is
 trained here on labelled sentences, and scored on held-out ones."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -8,8 +8,6 @@ reference-*.npz (tokens and PyTorch's scores), golden.npz (texts and PyTorch's s
 manifest.json. Installed atomically.
 """
 
-from __future__ import annotations
-
 import copy
 import sys
 from collections.abc import Mapping

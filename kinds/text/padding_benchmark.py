@@ -6,8 +6,6 @@ the same texts padded to the longest that the network takes. One server, one run
 Before it: make sentiment TEXT=… (SENTIMENT=minilm).
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import sys

@@ -1,7 +1,5 @@
 """The labelled sentences written for this project, which minilm is taught with. Stdlib only."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Frames of a video -> what they show, smoothed over time, by the network of another pipeline."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,8 +1,6 @@
 """What a step is given: the arguments of a function, or the fields of a specification, which is a
 dataclass."""
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import json

@@ -1,8 +1,6 @@
 """The GPUs that a container sees, those to serve on, and what a release's images require. Pure
 functions on nvidia-smi's output."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Sequence

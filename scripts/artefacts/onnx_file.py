@@ -1,7 +1,5 @@
 """A PyTorch module -> an ONNX file, checked and reproducible."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ them. What the server has stays as it is there: a version of its own would be an
 same process.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform

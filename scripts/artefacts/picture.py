@@ -1,7 +1,5 @@
 """A picture of something that is an ImageNet class, and needs no download: a drawn coffee mug."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from PIL import Image

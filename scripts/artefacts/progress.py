@@ -1,8 +1,6 @@
 """What steps say: a line for each, with the seconds that it took, and lines of what they found.
 Stdlib only."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

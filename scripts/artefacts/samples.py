@@ -1,7 +1,5 @@
 """The pictures on which every step is compared with the previous one."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ What a lower precision costs shows where a network is unsure, and of these it is
 photos. They need no download, and are the same on every machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

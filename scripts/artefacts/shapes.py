@@ -1,8 +1,6 @@
 """The shapes that a TensorRT plan accepts and is optimised for, as trtexec's options. Pure
 functions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 OPTIONS = ("minShapes", "optShapes", "maxShapes")

@@ -3,8 +3,6 @@
 stack.run_step(Step("kinds.KIND.export"), "--out", made.onnx)
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import dataclass

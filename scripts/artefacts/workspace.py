@@ -1,7 +1,5 @@
 """The folders with the results of one version's steps."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 --any-layout: it does not read versions; --any-settings: it renames those of earlier bundles.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from importlib import import_module

@@ -7,8 +7,6 @@ it out in the repository that the server reads. `make up` does the same itself.
 Does nothing if the live version already is what is requested.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -7,8 +7,6 @@
 Run the tests afterwards: make test.
 """
 
-from __future__ import annotations
-
 from scripts import pins
 from scripts.base import console
 from scripts.settings import arguments

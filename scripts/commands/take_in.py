@@ -8,8 +8,6 @@ a GPU, later steps build the plan and lay it out.
 Does nothing if the live version already is what is requested.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

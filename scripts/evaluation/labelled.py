@@ -1,8 +1,6 @@
 """Labelled data as people have it: a folder with a folder for each class, or a list of files or
 texts and their labels (.csv, .tsv, .jsonl)."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

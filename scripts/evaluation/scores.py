@@ -1,7 +1,5 @@
 """How right answers are, each figure with where it lies with 95% certainty. Pure functions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

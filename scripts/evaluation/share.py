@@ -1,7 +1,5 @@
 """A share of so many, and where it lies with 95% certainty. Without numpy, which takes its time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt

@@ -1,8 +1,6 @@
 """How a graph ends: whether each of its numbers is of one class, and what keeps it between two
 ends. Pure functions on a graph."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from typing import Any

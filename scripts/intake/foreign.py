@@ -1,7 +1,5 @@
 """A foreign network -> the same network with uint8 pixels in and scores out, like ours."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ What it takes and gives is read off the .xml alone, as an ONNX graph of the same
 weights: OpenVINO is not on every machine that is asked to add one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path

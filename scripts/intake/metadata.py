@@ -1,8 +1,6 @@
 """What lies beside a network, or in it, about the pictures that it wants and its labels: files of
 Hugging Face, timm and Ultralytics."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 """A picture as a training prepares it, step by step: what the served preprocessing is compared
 with. Shares no code with it, so that a wrong step cannot agree with itself."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """How a network's output is to be read, judged by its numbers. Pure functions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

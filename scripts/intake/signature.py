@@ -1,7 +1,5 @@
 """What a foreign ONNX file takes and gives: pictures in, a row of numbers out for each."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a file of PyTorch's would run when it is read, seen before it is."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

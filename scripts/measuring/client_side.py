@@ -5,8 +5,6 @@ SDK image.
     run(["perf_analyzer", "-u", "localhost:8000", "-f", str(folder / "load.csv")], folder, None)
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """What was measured, and on which machine: without that, a figure means nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """The result of measuring one configuration in several rounds. Pure functions on numbers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field

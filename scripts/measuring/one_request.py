@@ -3,8 +3,6 @@
 Client and door measure by clocks of their own. What the client waited beyond the door's total is
 the wire; half of it is drawn before the door and half after it."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re

@@ -1,7 +1,5 @@
 """NVIDIA's perf_analyzer: where it is, how to call it, how to read its output."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import ctypes

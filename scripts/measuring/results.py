@@ -1,8 +1,6 @@
 """A run's figures as files, JSON for later comparisons and CSV for spreadsheets; and what changed
 since an earlier run, as ratios."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

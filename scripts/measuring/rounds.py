@@ -1,7 +1,5 @@
 """Measures configurations in turn, several times: disturbances then affect all of them alike."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Iterator, Sequence

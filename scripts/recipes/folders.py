@@ -1,7 +1,5 @@
 """Where recipes and model folders are: the project's, and the user's own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What recipes of several kinds have in common."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import Field

@@ -3,8 +3,6 @@
 recipe = load(Path("kinds/image/resnet50.yaml"))
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which labelled data belongs to a pipeline, and how right its versions were on it."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from pathlib import Path

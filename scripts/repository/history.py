@@ -3,8 +3,6 @@
 A switch records its beginning and its end. A switch without an end was interrupted.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass

@@ -6,8 +6,6 @@ bundles before it.
 2   a file lies among the models' folders: the history, for the door
 """
 
-from __future__ import annotations
-
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT

@@ -1,8 +1,6 @@
 """The repository that Triton reads: the models' configs and the version folders of the live
 version, and of the candidate during a switch."""
 
-from __future__ import annotations
-
 import py_compile
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pipelines that the user adds: what they may be called, and their files."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator

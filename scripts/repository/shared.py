@@ -5,8 +5,6 @@ Everything is built in local folders first; changes are then uploaded. What is r
 both, if nobody goes back to it: KEEP_VERSIONS.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """Where a network of the user's own comes from: FROM=."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

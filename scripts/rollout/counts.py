@@ -1,7 +1,5 @@
 """What a server's door says that it answered."""
 
-from __future__ import annotations
-
 import json
 import time
 import urllib.request

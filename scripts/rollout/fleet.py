@@ -2,8 +2,6 @@
 asks until it has passed the proof, and the next only when that one has been judged by what it
 answers beside the others."""
 
-from __future__ import annotations
-
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence

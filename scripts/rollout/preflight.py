@@ -1,7 +1,5 @@
 """Checks of a version before anything is started with it."""
 
-from __future__ import annotations
-
 import shlex
 
 from scripts.base.errors import UserError

@@ -1,8 +1,6 @@
 """Several servers: the pipelines that each loads when it starts, and what it must then answer
 before anyone asks it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress

@@ -9,8 +9,6 @@ The candidate is a separate ensemble, pinned to the new version, so that it can 
 client is sent there.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property

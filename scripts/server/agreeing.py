@@ -1,7 +1,5 @@
 """What a client is answered, compared with the original network."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is known to be wrong with the tritonserver in use: requirements/known_flaws.json."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

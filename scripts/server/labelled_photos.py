@@ -1,8 +1,6 @@
 """Labelled photos of the user's, as steps take them: to choose a precision, and to find out how a
 network wants its pictures where nothing else says it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

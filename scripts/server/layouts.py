@@ -1,8 +1,6 @@
 """Versions in a repository, configured for this machine; and a mark of all that a server is started
 with."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Collection

@@ -1,8 +1,6 @@
 """Pipelines, and Triton models of the user's that belong to none, that are loaded besides the main
 pipeline, and loaded again after a restart."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

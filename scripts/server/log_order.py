@@ -1,7 +1,5 @@
 """Lines of Triton, the keeper and the door, in one form and in the order of their times."""
 
-from __future__ import annotations
-
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator

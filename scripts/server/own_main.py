@@ -1,8 +1,6 @@
 """Starts the server. With FROM= or LABELS=, its main pipeline is made of a network of the user's
 own, and ImageNet's is not needed."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Takes in a network of the user's own: its recipe, its export, its check."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Undoes a switch that was interrupted, by kill -9 or a power failure say."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import suppress
 

@@ -1,7 +1,5 @@
 """What is being served, and whether it is well; fast, for commands that only ask."""
 
-from __future__ import annotations
-
 from bundle_serving.health import reason_not_to_trust
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines

@@ -1,7 +1,5 @@
 """Stops everything that this project serves, and says what stays."""
 
-from __future__ import annotations
-
 from scripts.base import console, disk, parts
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines

@@ -1,7 +1,5 @@
 """Whether torchvision's weights can be downloaded here."""
 
-from __future__ import annotations
-
 import ssl
 import urllib.request
 

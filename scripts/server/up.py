@@ -4,8 +4,6 @@ changed, then serves it.
 A running server that fits is left alone.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping

@@ -1,8 +1,6 @@
 """The admin key of this checkout's servers: created once, kept by `make down`. For containers,
 docker/steps/init.sh creates it."""
 
-from __future__ import annotations
-
 import os
 import secrets
 from pathlib import Path

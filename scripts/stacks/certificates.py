@@ -1,7 +1,5 @@
 """The certificate of the server's ports: the user's own, or one that is made here."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 from pathlib import Path

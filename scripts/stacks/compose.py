@@ -1,8 +1,6 @@
 """What Compose runs of this checkout: its command, its containers and its networks. Questions
 about the engine go through the Docker SDK."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

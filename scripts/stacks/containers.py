@@ -1,7 +1,5 @@
 """Flavour cpu: the steps and the server as containers."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Docker's engine: whether it is here, and what is done with a container of it."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 """To whom the server's ports are open, and how commands reach it there. Imports nothing large, for
 every command needs it."""
 
-from __future__ import annotations
-
 import socket
 from contextlib import suppress
 from functools import cache

@@ -1,7 +1,5 @@
 """Which flavour this machine uses, and why."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from scripts.base.errors import UserError

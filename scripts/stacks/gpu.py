@@ -1,7 +1,5 @@
 """Flavour gpu: like flavour cpu, but with NVIDIA's images and a GPU."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cached_property

@@ -1,8 +1,6 @@
 """From one server to another without a request lost, which is drained. Local ones listen on the
 same ports (SO_REUSEPORT); containers have theirs by a relay (bundle_door.relay)."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path

@@ -1,8 +1,6 @@
 """The images that containers are made of: built, fetched from a registry or taken from a pack, and
 handed on. A registry is looked at before anything is built for it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform

@@ -1,7 +1,5 @@
 """Flavour local: the steps and the server as plain processes in the project's environment."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import resource

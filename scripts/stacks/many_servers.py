@@ -1,7 +1,5 @@
 """Several servers on the nodes of an engine: what commands ask of an extension's stack."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from abc import abstractmethod

@@ -3,8 +3,6 @@
 The numbers are estimates, on the safe side of what `make torture` measures.
 """
 
-from __future__ import annotations
-
 from bundle_door.settings import PROCESSES, count_processes
 from scripts.recipes.layout import CPU, Share, in_one_step
 from scripts.settings.settings import Settings

@@ -1,7 +1,5 @@
 """Which server (or service beside it) was started last, and its addresses."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace

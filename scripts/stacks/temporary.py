@@ -1,7 +1,5 @@
 """Servers for the duration of a `with` block, on free ports, that leave nothing behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -7,8 +7,6 @@ Out: the same files as from export, and expected.npz: what the original says of 
 prepared apart from what prepares them when served.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Compares it with its original and adds labels.txt, reference.npz (pixels and the
 pictures/ and manifest.json.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -4,8 +4,6 @@ the server completes none by itself. Runs in the server's environment.
     python -m scripts.steps.complete --model build/live/simple --out build/run/config.json
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import sys

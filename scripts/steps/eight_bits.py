@@ -1,7 +1,5 @@
 """An ONNX file in int8, all of it or but for some layers. Calibrated once."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

@@ -11,8 +11,6 @@ another order than their names.
 Out: engine.json (precision, and the result of the check). Runs in the server's environment.
 """
 
-from __future__ import annotations
-
 import json
 import platform
 import sys

@@ -6,8 +6,6 @@ Out: model.onnx (uint8 NCHW `input` -> FP32 scores `output`, dynamic batch), lab
 reference.npz (pixels and PyTorch's scores), pictures/ and manifest.json.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

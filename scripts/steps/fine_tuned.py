@@ -1,7 +1,5 @@
 """A network of torchvision's that is no classifier: its architecture, weights and labels."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

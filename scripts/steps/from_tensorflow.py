@@ -5,8 +5,6 @@
 A source is the folder of a SavedModel, or a file of Keras: birds.keras, birds.h5. Out: model.onnx.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

@@ -10,8 +10,6 @@ with PyTorch's. Out: the ensemble's answers, which are judged by code that knows
 kind, and the memory that the candidate's models take.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -9,8 +9,6 @@
 Out: model.plan, manifest.json, and the logs of trtexec. Runs in the pytorch container.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -8,8 +8,6 @@ Without its file, what was exported of it is asked. Out: original.npz, the numbe
 likeliest class, or -1 where it cannot be read.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

@@ -7,8 +7,6 @@ preprocessing: as whoever trained it would.
 Out: as from scripts.steps.reference.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Runs in the server's environment, before it is published.
     python -m scripts.steps.try_post --post post.py --scores reference.npz --out read.npz
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """torchvision, importable beside a CPU-only torch too: `from vision import torchvision`."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """What the search of settings does on a CPU, and what on a GPU: what is proved first, what is
 varied, and what the figures are of."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast

@@ -5,8 +5,6 @@
 It ends when it is told to (SIGTERM), and with an error when any part of it does.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

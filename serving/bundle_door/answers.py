@@ -1,7 +1,5 @@
 """HTTP answers, and refusals with their cause."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -5,8 +5,6 @@
 It ends when it is told to (SIGTERM), once no request is in flight.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

@@ -1,7 +1,5 @@
 """The files that a browser asks for: the page, and the API with a page that shows it."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path

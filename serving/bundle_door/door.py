@@ -1,8 +1,6 @@
 """The door's first process and Envoy before it, from their start to their end;
 http_process.py has the further ones, where there are several."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ctypes

@@ -1,8 +1,6 @@
 """Candidates on servers of their own, where there are several: what a rollout tells each door of
 them, again and again as long as it goes on. All of the door's processes read it."""
 
-from __future__ import annotations
-
 import time
 from contextlib import suppress
 from pathlib import Path

@@ -1,8 +1,6 @@
 """What the door was started with: its options, what users may set of it (settings.py), and to whom
 it is open."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,8 +1,6 @@
 """A process of the HTTP service: what each has, where there are several, and what the further ones
 are. The first one (door.py) has more."""
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import os

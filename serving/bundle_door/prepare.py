@@ -4,8 +4,6 @@ else is missing.
 python -m bundle_door.prepare
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -7,8 +7,6 @@ A container cannot hand over the ports that Docker has opened for it; and one th
 network is not started again after a reboot by most engines before Docker 29.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

@@ -1,7 +1,5 @@
 """An HTTP request as the handlers see it, and what is found out about it while it is answered."""
 
-from __future__ import annotations
-
 import hmac
 import re
 import secrets

@@ -1,8 +1,6 @@
 """Which pipelines are served, in which versions, and by which networks: asked of Triton, and read
 from the manifests in the repository."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

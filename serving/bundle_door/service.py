@@ -1,7 +1,5 @@
 """The HTTP service behind Envoy: reads, checks and answers requests."""
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import time

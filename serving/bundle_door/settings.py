@@ -7,8 +7,6 @@ and, for containers, to compose.yaml and deploy/kubernetes:
 Imports nothing large, for every command reads it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable

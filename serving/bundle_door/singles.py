@@ -1,8 +1,6 @@
 """Single messages over gRPC, while a model has a candidate, or requests are kept. Else they go from
 Envoy to Triton, and do not come here."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from typing import Any

@@ -5,8 +5,6 @@ Envoy can only check complete requests, and a stream is never complete; the key 
 stream begins. Single messages come here at times (singles.py).
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter

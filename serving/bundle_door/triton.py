@@ -1,7 +1,5 @@
 """Triton behind its socket: one channel, and its errors as HTTP statuses."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

@@ -19,8 +19,6 @@ Unknown options are passed to start_server.
     its guard is gone              it goes on as the guard, with a new keeper
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import os

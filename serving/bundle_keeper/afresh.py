@@ -8,8 +8,6 @@ never came up (START_FAILED) is not restarted; one that gave up (GIVEN_UP) only 
 hosts where nothing else restarts it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

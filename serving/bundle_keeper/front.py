@@ -1,7 +1,5 @@
 """Asks as users do: at the door's ports, by TLS and with a key where they want them."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import http.client

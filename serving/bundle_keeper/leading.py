@@ -7,8 +7,6 @@ process of its own, for what it leads lasts longer than a keeper may: it ends wi
 connection, and stops waiting for others when it is told to (SIGTERM).
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import signal

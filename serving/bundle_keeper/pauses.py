@@ -1,7 +1,5 @@
 """Increasing pauses between repeated attempts."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import defaultdict, deque

@@ -1,7 +1,5 @@
 """Asks a server over its Unix socket what it has loaded, and whether it answers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path

@@ -7,8 +7,6 @@ of two listeners at an address of IPv4, one of which is a socket of IPv6 (::ffff
 kernel asks the other one (soreuseport: "fix ordering for mixed v4/v6 sockets", Linux 4.6).
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -4,8 +4,6 @@ Triton reports itself and its models as ready even if their processes have died.
 which processes exist, and whether test requests are answered.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Whether two runs of a network agree. Pure functions on their scores."""
 
-from __future__ import annotations
-
 import pkgutil
 import re
 from collections.abc import Sequence

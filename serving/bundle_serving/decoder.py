@@ -1,7 +1,5 @@
 """Image files -> pixels, for every picture of several requests at once. No Triton here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial

@@ -3,8 +3,6 @@
 python -m bundle_serving.drain /run/triton
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import time

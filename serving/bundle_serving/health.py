@@ -7,8 +7,6 @@ With proofs, a container's server is healthy only once all of its pipelines have
 requests in them as they must (golden.py); one that answers them otherwise is ended.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import http.client

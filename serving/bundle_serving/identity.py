@@ -1,7 +1,5 @@
 """Which network a version is: a version's number may be given again, to another one."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

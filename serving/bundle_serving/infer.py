@@ -1,8 +1,6 @@
 """One request over HTTP, in KServe's protocol with binary tensors, that costs next to nothing: a
 rollout sends many."""
 
-from __future__ import annotations
-
 import base64
 import http.client
 import json

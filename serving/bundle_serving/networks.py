@@ -1,7 +1,5 @@
 """The files of a network: an ONNX file, or OpenVINO's graph with its weights beside it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 ONNX, IR, WEIGHTS = "model.onnx", "model.xml", "model.bin"

@@ -1,7 +1,5 @@
 """A picture's whole way in one process, by the functions of the three steps. No Triton here."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial

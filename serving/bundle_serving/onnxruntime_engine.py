@@ -1,8 +1,6 @@
 """A network as a callable, with ONNX Runtime: a model of tables, whose operators OpenVINO has not;
 and what OpenVINO computes otherwise than it is written, or not at all."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A network as a callable on the CPU, with OpenVINO. No Triton here."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping, Sequence

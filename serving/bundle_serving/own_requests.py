@@ -3,8 +3,6 @@
 Their id tells them. It comes of the admin key, so no client can hide its requests under it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import os

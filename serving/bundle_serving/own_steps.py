@@ -7,8 +7,6 @@ it. No Triton here.
 A ValueError of preprocess refuses the picture; anything else is a fault of the program.
 """
 
-from __future__ import annotations
-
 import sys
 import traceback
 from collections.abc import Callable

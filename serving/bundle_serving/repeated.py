@@ -7,8 +7,6 @@ apart by a hash of 64 bits that anybody can match.)
 A request with the parameter `cache: false` is computed, and its answer is not kept.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A network's scores -> probabilities. Pure functions: no Triton here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeAlias
 

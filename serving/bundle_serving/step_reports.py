@@ -5,8 +5,6 @@ environment. Without it nothing is reported. No request ever waits for it: what 
 read in time is left out, and counted.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The glue between pure functions and Triton's python backend. Imported by model.py files only."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

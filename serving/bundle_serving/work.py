@@ -5,8 +5,6 @@ How many pictures, texts, sounds or rows a request may have at all, its model's 
 of frames of a video one, and of a user's function what it was bound with.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """axe-core, which finds what people with disabilities cannot use on a page."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

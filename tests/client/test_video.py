@@ -1,7 +1,5 @@
 """The frames of a video, upright and in order, or the newest of them."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What is printed of a video."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

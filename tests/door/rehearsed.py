@@ -1,7 +1,5 @@
 """The door of the gpu flavour, in its rehearsal, with the same small models beside its own."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

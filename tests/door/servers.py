@@ -1,7 +1,5 @@
 """A real tritonserver on Unix sockets, with small models, and the door before it."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import os

@@ -1,7 +1,5 @@
 """Messages over gRPC take their share of Envoy's memory as they come, and come fast enough."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Nothing that comes in through the door ends, fills or stops the server."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

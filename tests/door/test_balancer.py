@@ -1,7 +1,5 @@
 """The balancer before many doors; a swarm's tests run it before real ones."""
 
-from __future__ import annotations
-
 import http.client
 import os
 import socket

@@ -1,7 +1,5 @@
 """A page of another origin, in a real browser, against a server on localhost."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess

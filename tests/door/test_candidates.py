@@ -1,7 +1,5 @@
 """A canary's share of every client's requests, without the client's doing anything."""
 
-from __future__ import annotations
-
 import base64
 import json
 import time

@@ -1,7 +1,5 @@
 """tritonclient as it is, over HTTP and gRPC, through the door."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import queue

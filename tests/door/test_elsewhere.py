@@ -1,7 +1,5 @@
 """A canary's share of every client's requests, where the candidate runs on servers of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Who may ask a server that other machines reach: keys, their rates, TLS, pages from elsewhere."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

@@ -1,7 +1,5 @@
 """A keeper with a real server and its door: what their users notice first."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

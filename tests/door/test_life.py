@@ -1,7 +1,5 @@
 """How the door behaves under load, at its end, and when one of its processes dies."""
 
-from __future__ import annotations
-
 import http.client
 import os
 import queue

@@ -1,7 +1,5 @@
 """The page, in a real Chromium, before a real Triton with small models."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Pictures and texts in, JSON out: with nothing but curl."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The HTTP service in two processes: what is limited or counted is so over both."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """The relay before doors that follow each other, as containers have it."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import signal

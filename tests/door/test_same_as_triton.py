@@ -1,7 +1,5 @@
 """The door answers good requests as Triton's own HTTP server does, to the byte."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """Who may ask a server that is for this machine alone, as by default."""
 
-from __future__ import annotations
-
 import http.client
 
 import pytest

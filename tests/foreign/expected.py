@@ -1,7 +1,5 @@
 """What becomes of a network that was not made here: what its case says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from benchmark.foreign.adopted import outcome

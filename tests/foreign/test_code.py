@@ -1,7 +1,5 @@
 """Files that would run code when they are read: none does."""
 
-from __future__ import annotations
-
 import builtins
 import io
 import json

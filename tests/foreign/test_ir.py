@@ -1,8 +1,6 @@
 """OpenVINO's own files: served as the ONNX files that they were made of, or refused with the
 reason."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Networks that were not made here: each is served as it is, or refused with the reason, by all
 that `make add-model` does below the server."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

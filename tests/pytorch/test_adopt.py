@@ -1,7 +1,5 @@
 """Somebody's own network, as PyTorch exports it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The networks that come with the project can be made anew by the command that made them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The network of drawings: what it is shown, what it knows, and what becomes of it."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Preprocessing, held against torchvision's own transforms."""
 
-from __future__ import annotations
-
 import io
 from itertools import product
 

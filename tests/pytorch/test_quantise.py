@@ -1,7 +1,5 @@
 """Quantisation, of the network that was really exported."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

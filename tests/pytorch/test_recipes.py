@@ -1,7 +1,5 @@
 """What the recipes and settings say, held against torchvision."""
 
-from __future__ import annotations
-
 from kinds.image.recipe import Image
 from scripts.recipes.schema import load
 from scripts.settings.architectures import ARCHITECTURES

@@ -1,7 +1,5 @@
 """The original, asked about labelled pictures."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Wrong preprocessing, found by labelled pictures."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -8,8 +8,6 @@ The parser, strong typing and the rules of optimization profiles are those of Te
 kernels that are chosen are RTX's. An engine cannot be loaded, or inspected, without a GPU.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 from collections.abc import Callable, Iterator, Mapping

@@ -15,8 +15,6 @@ Followed: samples/trtexec/trtexec.cpp, samples/common/{sampleOptions,sampleEngin
 .cpp and logging.h of github.com/NVIDIA/TensorRT at "10.16.1 update" and "TensorRT 11.1".
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

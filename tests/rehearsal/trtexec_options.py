@@ -4,8 +4,6 @@ A word that the table of the played TensorRT version does not have, or that stan
 an unknown option; a value that its option does not take ends the run too.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

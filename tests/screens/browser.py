@@ -1,7 +1,5 @@
 """A page as a real browser shows it: headless Chromium."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """A real Chromium, driven as its own tools do: the DevTools protocol over a pair of pipes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

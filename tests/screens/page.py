@@ -1,7 +1,5 @@
 """The door's page, as people use it."""
 
-from __future__ import annotations
-
 import json
 
 from tests.screens.chromium import Tab

@@ -1,7 +1,5 @@
 """What commands write to a terminal of so many columns."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

@@ -7,8 +7,6 @@ does with each container of the tests beside. It hears of them over a netlink so
 kernel refuses it one, it takes the network as it is.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

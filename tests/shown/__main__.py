@@ -5,8 +5,6 @@ python -m tests.shown bench status …
 With JSON=1 in the environment, as for programs.
 """
 
-from __future__ import annotations
-
 import sys
 
 from scripts.base import console

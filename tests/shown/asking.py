@@ -1,7 +1,5 @@
 """Commands that ask."""
 
-from __future__ import annotations
-
 from bundle_client import command as asking
 from bundle_client.answers import Label, Result
 from bundle_client.errors import PictureRefused

@@ -6,8 +6,6 @@ NOTES_ALONE: what a command says that writes nothing but notes
 ELSEWHERE: why another one needs none
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Commands that measure."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest.mock import patch
 

@@ -1,7 +1,5 @@
 """Commands that look at a server, or after it."""
 
-from __future__ import annotations
-
 import subprocess
 from types import SimpleNamespace
 from unittest.mock import patch

@@ -1,7 +1,5 @@
 """What renderings of commands share: a server, and commands run without what they would ask."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

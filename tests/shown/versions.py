@@ -1,7 +1,5 @@
 """Commands that start a server, and replace what it serves."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack, nullcontext
 from types import SimpleNamespace
 from typing import Any

@@ -4,8 +4,6 @@ A module that is reached is reached in some set of layers: those of the make com
 a function on the way has ensured before it imports.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,8 +1,6 @@
 """Environments that hold what some layers of requirements/ install and nothing else: hard-linked
 from this one, which the tests' layers have filled."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Where a kind of pipeline or an extension is named outside of its folder, which may be absent."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

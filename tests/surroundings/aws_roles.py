@@ -1,8 +1,6 @@
 """Roles of AWS and what they may do on S3, as moto's server knows them; and a stand-in for AWS's
 token service, which lends a role's keys to who shows a token."""
 
-from __future__ import annotations
-
 import json
 import ssl
 import subprocess

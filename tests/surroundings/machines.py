@@ -1,8 +1,6 @@
 """Machines of their own on this one: their networks are namespaces, joined by a bridge that stands
 in one too, and their processes those that name the machine's folder. Root alone may make them."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from contextlib import ExitStack, suppress

@@ -4,8 +4,6 @@ with registries.running(folder) as address:
     project.made("images", PUSH=f"{address}/team")
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

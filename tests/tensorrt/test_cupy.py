@@ -1,8 +1,6 @@
 """What cupy makes of the softmax compiles for every GPU that TensorRT serves: by NVRTC from PyPI,
 which needs no driver, with the headers of cupy and of CUDA 13."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 from pathlib import Path

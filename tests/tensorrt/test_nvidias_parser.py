@@ -1,8 +1,6 @@
 """NVIDIA's own parser and builder take every network that the bundle exports for a GPU, with the
 shapes of its recipe: those of TensorRT for RTX, which need no GPU."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

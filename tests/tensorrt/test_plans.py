@@ -1,8 +1,6 @@
 """A plan is built by trtexec, looked into, and put in place whole or not at all; on GPUs that can
 take it. trtexec and nvidia-smi are the rehearsal's, with NVIDIA's parser and builder in them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

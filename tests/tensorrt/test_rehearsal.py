@@ -1,7 +1,5 @@
 """The rehearsal's trtexec and tensorrt backend are as strict as what they stand for."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

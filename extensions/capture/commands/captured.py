@@ -12,8 +12,6 @@
 OF=folder or OF=s3://bucket/kept is such a copy, instead of what the server has.
 """
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections import Counter

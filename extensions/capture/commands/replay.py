@@ -13,8 +13,6 @@ Says how many labels changed, how long it took and how many were refused, then a
 processor time a request takes. Nothing of it counts in the server's metrics.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

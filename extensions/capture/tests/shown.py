@@ -1,7 +1,5 @@
 """What its commands show: tests/shown/every.py."""
 
-from __future__ import annotations
-
 from unittest.mock import patch
 
 from extensions.capture.kept import Kept

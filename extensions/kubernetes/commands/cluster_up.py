@@ -7,8 +7,6 @@ Exports, checks and lays out what has changed, as make up does. `make images PUS
 image. This machine reaches the pods on its own HTTP_PORT and GRPC_PORT.
 """
 
-from __future__ import annotations
-
 from bundle_serving.process.exposure import is_loopback
 from extensions.kubernetes import settings as own
 from extensions.kubernetes import where

@@ -6,8 +6,6 @@
 `make images PUSH=…` pushes the image that it names.
 """
 
-from __future__ import annotations
-
 from extensions.kubernetes import kustomization
 from extensions.kubernetes import settings as own
 from scripts.base import console, lock

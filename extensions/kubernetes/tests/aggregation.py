@@ -1,7 +1,5 @@
 """A part of the API that a server on this machine answers, and the cluster's own asks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -7,8 +7,6 @@ their own, with their data in one folder.
 TEST_KUBERNETES names a folder with kube-apiserver and kubectl, which may be one program.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 with dns.answering("10.219.0.254", {"triton-bundle.served.svc.cluster.local": …}.get): ...
 """
 
-from __future__ import annotations
-
 import socket
 import socketserver
 import struct

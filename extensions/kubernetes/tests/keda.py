@@ -7,8 +7,6 @@ Prometheus, and what tells the cluster's autoscaler its figures.
 TEST_KEDA names a folder with its programs, `keda` and `keda-adapter`, and its definitions, *.yaml.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -5,8 +5,6 @@ a test says. The API server asks it, and the autoscaler asks the API server.
         usage.millicores = 900
 """
 
-from __future__ import annotations
-
 import json
 import ssl
 import threading

@@ -9,8 +9,6 @@ Pods of different nodes reach each other by routes. A stand-in answers for the c
 nothing enforces a NetworkPolicy. When the block ends, nothing is left.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -6,8 +6,6 @@ dashboards for Grafana.
 Without Docker it writes their configuration only.
 """
 
-from __future__ import annotations
-
 from extensions.monitoring import containers
 from extensions.monitoring.settings import alertmanager_port, prometheus_port
 from scripts.base import console, lock

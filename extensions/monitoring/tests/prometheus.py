@@ -1,7 +1,5 @@
 """A real Prometheus beside a server, that looks more often and whose rules take less time."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -5,8 +5,6 @@
 Reports the cause in one line, where Triton has the same message for every problem.
 """
 
-from __future__ import annotations
-
 from extensions.s3 import check
 from extensions.s3.location import EXAMPLES, from_settings
 from scripts.base import console

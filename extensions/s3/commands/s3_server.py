@@ -4,8 +4,6 @@ make s3-up      starts it, creates its keys, and says how to use them
 make s3-down    stops it; its data is kept until make clean
 """
 
-from __future__ import annotations
-
 import secrets
 import sys
 

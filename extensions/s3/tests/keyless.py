@@ -7,8 +7,6 @@ with a stand-in for AWS's token service, before a server that knows roles and th
 Runs where nothing but itself is reached, under AWS's own name and port. Prints what Triton loaded.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What its commands show, and why two need no rendering: tests/shown/every.py."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 from extensions.s3.access import Access, Keys

@@ -4,8 +4,6 @@ embeddings service if it is not running. What was indexed of other folders stays
     make index IN=photos        YES=1 takes out the pictures that are gone
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from bundle_client import Client, Result

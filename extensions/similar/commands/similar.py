@@ -5,8 +5,6 @@ indexed, or of a folder. Starts the embeddings service if it is not running.
     make similar IMG=photo.jpg IN=photos
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

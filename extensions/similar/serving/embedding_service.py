@@ -6,8 +6,6 @@ It exits as soon as one of its processes does, or when its own test request, sen
 gets no answer. Its supervisor then restarts it.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import select

@@ -5,8 +5,6 @@ listen and to answer. On a busy machine each of these took longer, and nothing c
 initialize error"). So here the other instances retry.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What its commands show: tests/shown/every.py."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from types import SimpleNamespace
 from unittest.mock import patch

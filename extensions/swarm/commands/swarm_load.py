@@ -3,8 +3,6 @@
 make swarm-load NODES=ssh://user@node2,ssh://user@node3
 """
 
-from __future__ import annotations
-
 from extensions.swarm.arguments import nodes
 from extensions.swarm.stack import SwarmStack
 from scripts.base import console

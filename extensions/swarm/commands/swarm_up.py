@@ -7,8 +7,6 @@ Exports, checks and lays out what has changed, as make up does. Servers that run
 replaced one after the other.
 """
 
-from __future__ import annotations
-
 from bundle_serving.process.exposure import is_loopback
 from extensions.swarm.stack import SwarmStack
 from scripts.base import lock

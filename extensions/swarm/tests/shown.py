@@ -1,8 +1,6 @@
 """What its servers look like in make status, and why its commands need no rendering:
 tests/shown/every.py."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest.mock import MagicMock
 

@@ -7,8 +7,6 @@ its own, with its own data, joined by a bridge that stands in one too.
 When the block ends, nothing of them is left.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

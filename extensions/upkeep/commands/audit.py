@@ -7,8 +7,6 @@ Exit 1 if there are any.
 Where OSV cannot be reached, its last answer is shown, with its date.
 """
 
-from __future__ import annotations
-
 from extensions.upkeep import audit
 from extensions.upkeep.audit import Answer, Package
 from scripts.base import console, tables

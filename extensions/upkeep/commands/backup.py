@@ -7,8 +7,6 @@ and .env.
 Without a passphrase, keys are left out. Nothing is written where the backup does not verify.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

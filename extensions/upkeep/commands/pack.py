@@ -7,8 +7,6 @@ its Python packages, the server's image, and the versions that are here.
 There: sh folder/install.sh triton-bundle && cd triton-bundle && make up
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from extensions.upkeep import pack

@@ -6,8 +6,6 @@
 Next: make up. Versions that are here already are replaced only with YES=1.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from extensions.upkeep import backup, sealed

@@ -8,8 +8,6 @@ again with it and with every pipeline that it had; make rollback returns to the 
 upgrade does nothing.
 """
 
-from __future__ import annotations
-
 from extensions.upkeep import upgrade
 from scripts.base import console, lock
 from scripts.recipes import pipelines

@@ -1,7 +1,5 @@
 """What its commands show, and why some need no rendering: tests/shown/every.py."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from unittest.mock import MagicMock, patch
 

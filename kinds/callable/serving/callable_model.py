@@ -1,7 +1,5 @@
 """A function of the user's own as a model of Triton's python backend. Imported by model.py only."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

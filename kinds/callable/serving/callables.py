@@ -4,8 +4,6 @@ of it is called. No Triton here: a file can be tried, and tested, without a serv
     Instance(load(Path("mine.py"))["mine"]).ask(text="What a day!")
 """
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import inspect

@@ -1,7 +1,5 @@
 """What people write for a tensor -> the tensor: a number, a text, or lists of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What its commands show: tests/shown/every.py."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch

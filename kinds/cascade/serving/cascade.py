@@ -1,8 +1,6 @@
 """Two networks: the second answers where the first is not confident. Pure functions, except for
 the calls of the networks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A detector of transformers: its network as it is served, and what it finds by itself."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import dataclass
 from pathlib import Path

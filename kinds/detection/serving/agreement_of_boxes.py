@@ -1,7 +1,5 @@
 """Whether two runs of a detector agree. Pure functions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

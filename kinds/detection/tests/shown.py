@@ -1,7 +1,5 @@
 """What its command shows: tests/shown/every.py."""
 
-from __future__ import annotations
-
 from bundle_client.answers import Box, Detected
 from bundle_client.show import as_table
 from scripts.base import console

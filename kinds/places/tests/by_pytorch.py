@@ -1,7 +1,5 @@
 """What plain PyTorch says of places."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whether two runs of a network that says what each pixel shows agree. Pure functions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

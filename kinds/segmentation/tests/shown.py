@@ -1,7 +1,5 @@
 """What its command shows: tests/shown/every.py."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bundle_client.answers import Area, Segmented

@@ -1,7 +1,5 @@
 """WAV files, right or wrong, from their pieces."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

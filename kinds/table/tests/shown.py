@@ -1,7 +1,5 @@
 """What its command shows: tests/shown/every.py."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch

@@ -1,7 +1,5 @@
 """What its command shows: tests/shown/every.py."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any

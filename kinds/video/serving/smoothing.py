@@ -1,7 +1,5 @@
 """Probabilities smoothed over the frames of videos, of several at once. No Triton here."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

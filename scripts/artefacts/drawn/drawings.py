@@ -1,7 +1,5 @@
 """Pictures of the eight things, varied in size, place, colour, angle and background."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

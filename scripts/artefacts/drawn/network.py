@@ -1,8 +1,6 @@
 """A small network that knows eight drawn things, and its weights (benchmark.demo_networks trained
 them): for users who have no other network at hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

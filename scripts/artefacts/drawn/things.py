@@ -1,7 +1,5 @@
 """Eight things, each drawn in many variations inside the unit square."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

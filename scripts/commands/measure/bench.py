@@ -10,8 +10,6 @@
 The report is build/bench/<time>/report.html; beside it are results.json, results.csv and the plots.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Says whether perf_analyzer runs here: make bench asks before it installs anything for it."""
 
-from __future__ import annotations
-
 from scripts.measuring import perf_analyzer
 
 

@@ -9,8 +9,6 @@ Asks the server through its door, and the original beside it. The report is
 build/eval/<time>/report.html; beside it are results.json, answers.csv and the plot.
 """
 
-from __future__ import annotations
-
 import json
 from contextlib import nullcontext
 from datetime import UTC, datetime

@@ -9,8 +9,6 @@ where it was. MINUTES says how long a server is asked at full speed, and harmed.
 Exit 0 if all that applies to this machine is confirmed, otherwise 1.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 from scripts.base import console, files, lock

@@ -10,8 +10,6 @@ threads of decoding, with one plan. A running server would distort the figures: 
 stops it during the search and restarts it as it was. The next `make up` applies what was found.
 """
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 make clean
 """
 
-from __future__ import annotations
-
 import shutil
 
 from scripts.base import console, lock

@@ -4,8 +4,6 @@ make drift
 make drift NEW=1       the last answers become the reference
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 

@@ -8,8 +8,6 @@ They are pushed as triton-bundle-server, -layout and -export, tagged with TAG or
 version; the last only where PyTorch exports the network. cosign signs them if it is installed.
 """
 
-from __future__ import annotations
-
 from bundle_client import __version__
 from scripts.artefacts.step import Place
 from scripts.base import console

@@ -6,8 +6,6 @@ once, and without a restart.
     make keys REVOKE=ann
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from bundle_door.access import key_file

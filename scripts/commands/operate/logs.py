@@ -6,8 +6,6 @@ make logs FOLLOW=1           and those that come, until Ctrl-C
 make logs JSON=1             a line of JSON each, as of all commands
 """
 
-from __future__ import annotations
-
 import queue
 import subprocess
 import threading

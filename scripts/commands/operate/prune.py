@@ -9,8 +9,6 @@ returns to; reports, downloads and other caches that are older than DAYS (30); w
 left behind; images that a newer build has replaced; and what extensions know of.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 make scale REPLICAS=4
 """
 
-from __future__ import annotations
-
 from scripts.base import lock
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings

@@ -5,8 +5,6 @@
 Exit 0 if it answers a request, otherwise 1.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from contextlib import suppress

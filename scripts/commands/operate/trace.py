@@ -6,8 +6,6 @@
 The request carries a `traceparent`; its trace is in the door's log, too.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 from dataclasses import asdict

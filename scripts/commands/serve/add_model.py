@@ -19,8 +19,6 @@ What cannot be served is refused before anything is written. Then: make classify
 and up, publish, rollout, rollback, history and bench with MODEL=birds.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 

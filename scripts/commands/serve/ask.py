@@ -15,8 +15,6 @@ a file at its own speed.
 A running server is asked as it runs, whatever settings are given here: make up changes them.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

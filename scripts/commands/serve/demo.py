@@ -6,8 +6,6 @@ Uses torchvision's weights if they are available. Otherwise a small network that
 the project and knows drawings of eight things; and says so.
 """
 
-from __future__ import annotations
-
 import os
 
 from scripts.artefacts import picture

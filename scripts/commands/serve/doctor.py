@@ -5,8 +5,6 @@
 Exit 1 if something prevents `make up`; limitations are warnings.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

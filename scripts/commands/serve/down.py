@@ -3,8 +3,6 @@
 make down
 """
 
-from __future__ import annotations
-
 from scripts.base import console, lock
 from scripts.server import stop
 

@@ -5,8 +5,6 @@
 The live version keeps serving until the new one is ready, and stays if that fails to load.
 """
 
-from __future__ import annotations
-
 from scripts.base import console
 from scripts.recipes import pipelines
 from scripts.repository import live

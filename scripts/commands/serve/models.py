@@ -5,8 +5,6 @@
 Models that no pipeline uses are shown once someone loads them.
 """
 
-from __future__ import annotations
-
 from scripts.artefacts.manifest import Manifest
 from scripts.base import tables
 from scripts.repository import live

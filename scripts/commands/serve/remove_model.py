@@ -5,8 +5,6 @@
 The project's own pipelines cannot be removed. Without NAME it lists those that can.
 """
 
-from __future__ import annotations
-
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines

@@ -3,8 +3,6 @@
 make unload TRITON_MODEL=another
 """
 
-from __future__ import annotations
-
 import time
 
 from scripts.base import console, lock

@@ -10,8 +10,6 @@ FROM is an .onnx file, or what else make add-model takes, and ONNX=, SIZE=, OUTP
 SAMPLE= and TRUST=1 are as there; it need be given once. A running server that fits is left alone.
 """
 
-from __future__ import annotations
-
 import os
 
 from scripts.base.errors import UserError

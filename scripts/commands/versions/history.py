@@ -3,8 +3,6 @@
 make history [MODEL=birds]
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from datetime import datetime
 

@@ -6,8 +6,6 @@ Settings you omit keep the live version's values; the programs of the Python mod
 model_repository/*/1. Next: make rollout.
 """
 
-from __future__ import annotations
-
 import os
 
 from scripts.base import console, lock

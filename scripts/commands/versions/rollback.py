@@ -3,8 +3,6 @@
 make rollback [MODEL=birds]
 """
 
-from __future__ import annotations
-
 from scripts.base import lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines

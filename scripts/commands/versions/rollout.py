@@ -16,8 +16,6 @@ the live version's on fewer than MIN_AGREEMENT percent of the pictures roll it b
 so do answers that are right less often than the live version's by more than MAX_DROP points.
 """
 
-from __future__ import annotations
-
 from scripts.base import console, lock
 from scripts.recipes import pipelines
 from scripts.rollout import rollout, shadow

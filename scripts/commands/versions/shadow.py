@@ -8,8 +8,6 @@ The live version answers, and once its answer has gone out, the candidate is ask
 copy at a time, and never while requests wait for a processor. Nothing else changes.
 """
 
-from __future__ import annotations
-
 from scripts.base import lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines

@@ -1,7 +1,5 @@
 """What `make prove` runs, and what each claim in docs/gpu.md is confirmed by."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

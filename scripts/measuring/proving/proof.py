@@ -1,7 +1,5 @@
 """Runs the whole gpu flow in a copy of the project and checks the claims in docs/gpu.md."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import os

@@ -1,7 +1,5 @@
 """An evaluation as tables in a terminal, and as one self-contained page."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import io

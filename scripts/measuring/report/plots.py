@@ -1,7 +1,5 @@
 """The results as plots, in the page's colours. Unstable measurements are faded."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The report: one self-contained page, the plots as PNG files, JSON and CSV."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """The results as tables and bars in a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from rich.text import Text

@@ -4,8 +4,6 @@ The network is the exported one without its first nodes, cast and normalisation,
 does in Python: the same weights, and a float32 picture as its input.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """The models of the running server, as it tells of them: which there are, what they use, and what
 they have answered."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A running Triton's HTTP API, with the admin key."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import urllib.error

@@ -1,7 +1,5 @@
 """A running Triton over gRPC: by its socket, or through the door."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tritonclient.grpc

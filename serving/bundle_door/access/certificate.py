@@ -4,8 +4,6 @@ What it made it makes anew when it ends soon, or is to have other names. A certi
 else put there is left alone.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import ssl
 import subprocess

@@ -5,8 +5,6 @@ NAME SHA256 [REQUESTS_A_SECOND]
 python -m bundle_door.access.key_file build/key/api.keys [add NAME [RATE] | revoke NAME]
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import secrets

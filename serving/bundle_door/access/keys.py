@@ -4,8 +4,6 @@ Their file (key_file.py) is read again when it changes, so that a key is added o
 restart.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter

@@ -1,8 +1,6 @@
 """How messages over gRPC may arrive in Envoy, whose memory they are in until they are complete: the
 numbers of arrivals.lua. For bodies over HTTP, limits.py does the same."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Envoy's configuration, of the files in config/, with what differs from server to server put in:
 there a value between two pairs of braces stands for itself, as JSON, whatever is in it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

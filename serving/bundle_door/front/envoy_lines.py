@@ -1,8 +1,6 @@
 """What Envoy's access log says (envoy.py has it written): of each request over gRPC, which does not
 pass the HTTP service, and of each that Envoy refuses by itself."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress

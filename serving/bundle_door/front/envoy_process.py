@@ -1,7 +1,5 @@
 """Envoy as a process of ours, from its start to its end."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ctypes

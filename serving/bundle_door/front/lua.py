@@ -1,7 +1,5 @@
 """Scripts for Envoy's Lua, each with values before it."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What may be asked over gRPC, by whom, and how it is answered where no Triton does."""
 
-from __future__ import annotations
-
 TRITON = "/inference.GRPCInferenceService/"
 INFER = f"{TRITON}ModelInfer"
 STREAM = f"{TRITON}ModelStreamInfer"

@@ -1,7 +1,5 @@
 """KServe's protocol over HTTP with Triton's extensions: each request becomes a gRPC call."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Sends the candidate of a canary rollout its share of every client's requests."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections import deque

@@ -1,7 +1,5 @@
 """Keeps some of the requests that were answered, after their answers have gone out."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """How long requests for an answer took, by pipeline and outcome."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from typing import Protocol

@@ -1,8 +1,6 @@
 """/metrics: Triton's, the keeper's, the door's and the steps', memory, disk and certificate; in
 Prometheus' text format, or in OpenMetrics for those who ask."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """What the page shows besides answers: the pipelines served, and how the server is doing."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

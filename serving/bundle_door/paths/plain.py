@@ -6,8 +6,6 @@ curl -F file=@mug.jpg -F file=@car.jpg localhost:8000/classify
 curl --data 'What a day!' localhost:8000/sentiment
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import os

@@ -1,8 +1,6 @@
 """Asks a candidate copies of real requests after their answers have gone out: nobody sees its
 answers, and no request waits for it."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

@@ -10,8 +10,6 @@ all that is lost were called this class, or none of it. Where that says too litt
 nothing is told of classes. `python -m benchmark.simulated.unlabelled` tries it out.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection, Iterator
 from math import sqrt

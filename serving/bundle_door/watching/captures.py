@@ -11,8 +11,6 @@ Several processes write here, of two servers while one follows another: under a 
 how many bytes there are.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

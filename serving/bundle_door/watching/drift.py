@@ -4,8 +4,6 @@ a file of the door's that outlives it.
 The distance is the population stability index: under 0.1 is called stable, over 0.25 a shift.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from bisect import bisect_left

@@ -1,7 +1,5 @@
 """Counters, gauges and histograms, in the text that Prometheus reads, or in OpenMetrics."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 

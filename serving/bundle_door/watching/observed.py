@@ -1,8 +1,6 @@
 """What the door observes: every request, every execution of a step, and the last minutes
 of both."""
 
-from __future__ import annotations
-
 import time
 from bisect import bisect_left
 from collections import deque

@@ -6,8 +6,6 @@ Over HTTP the service writes it. gRPC does not pass the service, nor does what E
 itself: of these Envoy writes its own access log to a pipe, from which the same lines are made.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time

@@ -1,7 +1,5 @@
 """How a candidate that answers copies of real requests compares with the live version."""
 
-from __future__ import annotations
-
 from collections import Counter as Tally
 from collections import deque
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A span for each step of a request whose trace is wanted, below the door's own (Envoy's)."""
 
-from __future__ import annotations
-
 import logging
 import time
 

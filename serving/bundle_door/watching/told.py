@@ -1,8 +1,6 @@
 """What the further processes of the HTTP service tell the first one, so that measures, drift and
 rates are of all of them, and outlive each."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress

@@ -3,8 +3,6 @@
 By HTTP/2 of our own: grpc.aio takes more than twice the processor time (docs/door.md).
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import math

@@ -2,8 +2,6 @@
 logs and a clock of its own, is not needed.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager

@@ -5,8 +5,6 @@ The other end is always gRPC's own. What that never sends, such as a padded fram
 connection, as does any fault.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import struct

@@ -4,8 +4,6 @@ Tensors are kept as bytes beside the protobuf message, so that a picture is not 
 field 7 of a ModelInferRequest comes after the others, each value preceded by its length.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Mismatches are refused with their place, as are unknown fields: a misspelt one w
 ignored silently.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, TypeVar
 
 import msgspec

@@ -4,8 +4,6 @@ python-multipart reads the headers of a part. The parts themselves are found her
 byte in Python, which of a form made for that takes seconds.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """Messages of gRPC as they are over HTTP: Triton's; and what came over gRPC, so that what looks at
 requests and answers knows one form."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Sequence
 from typing import Any

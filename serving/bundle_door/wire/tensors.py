@@ -1,7 +1,5 @@
 """A tensor's values: from JSON to Triton's bytes and back."""
 
-from __future__ import annotations
-
 import math
 import struct
 from array import array

@@ -13,8 +13,6 @@ decodes what one request may ask for, and what is beyond that, or has to wait fo
 back: the door and Envoy send it again a little later.
 """
 
-from __future__ import annotations
-
 import fcntl
 import mmap
 import os

@@ -1,7 +1,5 @@
 """To whom a server is open: beyond this machine only with TLS and API keys, or if asked for."""
 
-from __future__ import annotations
-
 import ipaddress
 import os
 from collections.abc import Mapping

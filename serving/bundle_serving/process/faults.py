@@ -1,7 +1,5 @@
 """Faults that are kept for their words."""
 
-from __future__ import annotations
-
 
 def forget_frames(fault: Exception) -> Exception:
     """Of a fault, and of what it was raised for: they lead to the future that holds it. All would

@@ -5,8 +5,6 @@ NVIDIA's hook gave them, and not CDI (nvidia-container-toolkit, issues 48 and 12
 can: after a kernel's fault, which the host's log calls an Xid, each further call fails as well.
 """
 
-from __future__ import annotations
-
 import subprocess
 
 NVML_LOST = "Failed to initialize NVML: Unknown Error"

@@ -4,8 +4,6 @@ Inference, health, metadata, model configs and statistics are open to everyone w
 ports; where these want API keys, the admin key is one, and so is a pass that it has signed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re

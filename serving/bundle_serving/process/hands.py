@@ -5,8 +5,6 @@ a read-only mount. (Not if Docker runs in a virtual machine: there a command and
 interfere, and the later load counts.)
 """
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import time

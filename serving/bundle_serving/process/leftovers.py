@@ -1,7 +1,5 @@
 """Removes what a killed server left on the machine."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator

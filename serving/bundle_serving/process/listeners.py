@@ -1,8 +1,6 @@
 """Listening sockets: those of another process as our own, and who is asked of those that share a
 port."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import socket

@@ -1,7 +1,5 @@
 """Which pipeline is the main one: a server loads it first, and it is meant where none is named."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What /proc says about a process and its descendants."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import suppress

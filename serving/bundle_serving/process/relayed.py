@@ -4,8 +4,6 @@ with a server has a folder in the one that they share, and a link there names th
     python -m bundle_serving.process.relayed /run/ports     from now on, that is this container
 """
 
-from __future__ import annotations
-
 import socket
 import sys
 from pathlib import Path

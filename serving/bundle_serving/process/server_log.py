@@ -1,8 +1,6 @@
 """The server's log: the form of our own lines in it (when, who, what), and the errors in Triton's
 lines, which have their own."""
 
-from __future__ import annotations
-
 import re
 import struct
 import sys

@@ -4,8 +4,6 @@ folder(run_dir) / GRPC        Triton's gRPC, to which it appends the port itself
 target(folder(run_dir))       the same, as gRPC clients want it
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

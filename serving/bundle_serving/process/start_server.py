@@ -9,8 +9,6 @@ It listens on Unix sockets that its owner alone can reach (sockets.py), and the 
 speaks HTTP for it: one hostile request ends PyPI's, the last of its kind.
 """
 
-from __future__ import annotations
-
 import argparse
 import compileall
 import configparser

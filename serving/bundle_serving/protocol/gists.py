@@ -1,7 +1,5 @@
 """What an answer says in short: labels and how sure it is of them, whichever way it was asked."""
 
-from __future__ import annotations
-
 import heapq
 import json
 import re

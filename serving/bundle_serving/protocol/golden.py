@@ -1,8 +1,6 @@
 """Requests and answers of a whole ensemble, in one file; and such files as proofs, which say what a
 server must answer. scripts/rollout/proofs.py writes those."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

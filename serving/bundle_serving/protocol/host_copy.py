@@ -1,7 +1,5 @@
 """Copies of tensors from GPU memory by CUDA's own library, for an image without cupy."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

@@ -7,8 +7,6 @@ triton = kserve.stub(grpc.aio.insecure_channel(target))
 await triton.ServerReady(kserve.pb.ServerReadyRequest())
 """
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 import types

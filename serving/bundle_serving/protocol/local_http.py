@@ -1,7 +1,5 @@
 """Our own requests to HTTP servers behind sockets: Triton's metrics, Envoy's admin."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """HTTP over a Unix socket, with the standard library."""
 
-from __future__ import annotations
-
 import http.client
 import socket
 import urllib.request

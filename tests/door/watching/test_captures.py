@@ -1,7 +1,5 @@
 """A real door keeps requests: those that are wanted, and of those who ask nothing else."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """/metrics of a real server: what was asked is in it, and Prometheus' own parsers read it."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The request log of a real door: each request has its line, over HTTP and gRPC."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

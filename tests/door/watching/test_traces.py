@@ -1,8 +1,6 @@
 """One trace of one request: the caller's span, the door's below it, each step's below that; taken
 by a real OTLP receiver, from a real door and a real Triton."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Iterator

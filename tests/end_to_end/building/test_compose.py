@@ -1,8 +1,6 @@
 """`docker compose` as its users know it: alone, with no make and no Python on the machine;
 beside make; and in two checkouts of one name."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

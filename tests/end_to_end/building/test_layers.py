@@ -1,7 +1,5 @@
 """Every make command's modules, imported in environments that hold what it installs, no more."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`triton-bundle` from its wheel alone: an empty folder, and a PATH without git and make."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`make images PUSH=` looks at the registry before it builds."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The README's commands, as a newcomer runs them: in a fresh folder, with nothing installed."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

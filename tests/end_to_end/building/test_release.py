@@ -1,8 +1,6 @@
 """A release, step by step as .github/workflows/release.yml has it, to a registry and an index on
 this machine; then what was released serves."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform

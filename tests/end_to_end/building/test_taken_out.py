@@ -1,8 +1,6 @@
 """Each kind of pipeline and each extension can be taken out: the rest is checked, served and asked
 as before, and does not name it."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,8 +1,6 @@
 """`make up` with other settings, or another release: one server takes over from the other, and no
 request is lost."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

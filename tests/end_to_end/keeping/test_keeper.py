@@ -1,7 +1,5 @@
 """What dies, hangs or is taken out of a server that serves comes back, with nobody's help."""
 
-from __future__ import annotations
-
 import http.client
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What goes wrong on real machines, on purpose: one clear line each, and the next make works."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

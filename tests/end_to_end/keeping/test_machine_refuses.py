@@ -1,8 +1,6 @@
 """What a machine refuses: room, writing, open files; and a clock that is set. One line each,
 nothing half-written, and all is well once the cause is gone."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

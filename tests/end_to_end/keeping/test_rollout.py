@@ -1,7 +1,5 @@
 """One version in the place of another, under clients that ask on, or not where it must not."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

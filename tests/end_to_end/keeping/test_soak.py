@@ -1,7 +1,5 @@
 """A minute at full speed: nothing fails, and no memory stays behind."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 

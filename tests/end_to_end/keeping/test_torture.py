@@ -1,7 +1,5 @@
 """What is known to harm a server, in the short form that takes two minutes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`make bench` with the real perf_analyzer, against the local server; its report in a browser."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

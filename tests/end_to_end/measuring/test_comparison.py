@@ -1,7 +1,5 @@
 """The contenders are fair: the same network, and so the same answer; and they leave nothing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

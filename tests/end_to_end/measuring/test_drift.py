@@ -1,7 +1,5 @@
 """What a real server and `make drift` say of the classes that its network answers."""
 
-from __future__ import annotations
-
 import math
 import re
 import urllib.request

@@ -1,7 +1,5 @@
 """How right what is served is, on labelled pictures."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

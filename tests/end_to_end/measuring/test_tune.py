@@ -1,7 +1,5 @@
 """The search for settings: on servers of its own, and with nothing half done at the end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

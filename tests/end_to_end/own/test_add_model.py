@@ -1,7 +1,5 @@
 """Somebody's own network, from an ONNX file to a served answer, and to its next version."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Somebody's own network as the main pipeline: named once, and ImageNet's is nowhere."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

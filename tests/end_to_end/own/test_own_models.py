@@ -1,7 +1,5 @@
 """Triton's own model folders, as its documentation writes them, dropped into the user's folder."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

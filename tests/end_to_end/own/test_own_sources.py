@@ -1,7 +1,5 @@
 """Each command with a main pipeline of the user's own, whatever that came as."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

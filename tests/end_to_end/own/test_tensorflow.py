@@ -1,7 +1,5 @@
 """A network of TensorFlow's or Keras's, from its file to a label."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A server that other machines reach: by make, with TLS and API keys."""
 
-from __future__ import annotations
-
 import shutil
 import ssl
 import urllib.request

@@ -1,7 +1,5 @@
 """What holds for the containers alone: how they are shut in, and how they are watched."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -3,8 +3,6 @@
 What one test built serves the next ones; nothing is built twice.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """What is the operator's, and that nobody else comes to the key."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import shutil

@@ -1,8 +1,6 @@
 """Every kind of pipeline is the same to every command: those of the project, and one that somebody
 adds in one module and one recipe."""
 
-from __future__ import annotations
-
 import http.client
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """make logs and make trace on a server that is up."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """One step, as it is on a CPU: one model does what three do otherwise, by the same names and with
 the same answers."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The page of a server that `make up` has started: a real picture, in a real browser."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The same questions to the server, brought up by processes and by containers."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

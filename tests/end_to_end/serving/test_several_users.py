@@ -1,7 +1,5 @@
 """Two users of one machine, each with a checkout; and one checkout that a group shares."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,8 +1,6 @@
 """Triton up to 2.71 loses count of who is free (triton-inference-server/server 8870): seen here on
 a server itself, for which no config of several instances waits for more requests."""
 
-from __future__ import annotations
-
 import os
 import statistics
 import subprocess

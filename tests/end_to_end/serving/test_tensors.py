@@ -3,8 +3,6 @@
 A GPU's are cupy's; on a CPU PyTorch's go the same way, by DLPack.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.bare_server import bare_server

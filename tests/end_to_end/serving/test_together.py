@@ -1,8 +1,6 @@
 """Every pipeline on one server, by processes and by containers: all at the same time, all as plain
 PyTorch answers, and all again after a restart."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The settings of make add-model, before anything is made of them."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

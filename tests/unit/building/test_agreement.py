@@ -1,7 +1,5 @@
 """Whether a whole answer says the same as another one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Names of files from elsewhere: none of them leads out of the folder that they are for."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """A specification and its step's arguments are the same."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

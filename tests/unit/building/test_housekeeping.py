@@ -1,7 +1,5 @@
 """What is kept, what goes, and what a machine refuses, without a server."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

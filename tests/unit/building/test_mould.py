@@ -1,7 +1,5 @@
 """Recipes are read strictly and agree with their configs; what is copied is as the original."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

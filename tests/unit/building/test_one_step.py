@@ -1,7 +1,5 @@
 """A picture's whole way in one process: what is wrong with one request harms no other."""
 
-from __future__ import annotations
-
 import gc
 import json
 import shlex

@@ -1,7 +1,5 @@
 """pre.py and post.py of the user's own, in the place of a step."""
 
-from __future__ import annotations
-
 import io
 import shutil
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The flow's own rules: what makes an artefact fit, and what is laid into the repository."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

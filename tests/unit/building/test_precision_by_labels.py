@@ -1,7 +1,5 @@
 """Fewer bits are judged by labelled pictures, where there are some."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pictures that a precision is judged on."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

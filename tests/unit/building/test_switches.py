@@ -1,7 +1,5 @@
 """A recipe's switches, in Triton's own grammar."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What is decided about versions, without a server."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What commands that ask a pipeline refuse, before a server is started."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import pytest

@@ -1,7 +1,5 @@
 """The first seconds of the first command, before anything is installed."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What the operator may do to the models in memory."""
 
-from __future__ import annotations
-
 from scripts.server.running import explain_unchanged
 from scripts.server.triton.models import only_of
 

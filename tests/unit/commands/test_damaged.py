@@ -1,8 +1,6 @@
 """Files of make's own that a power failure or somebody's hand has damaged: mended, or told in one
 line with the way to mend them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What `make doctor` looks for, as far as no machine has to lack it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

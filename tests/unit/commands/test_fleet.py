@@ -1,7 +1,5 @@
 """A rollout over several servers judges each before the next is replaced."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer

@@ -1,7 +1,5 @@
 """The admin key as a file, and what comes of a call that is not answered."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What was live besides the main pipeline is live again: whatever was noted, or is lost."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

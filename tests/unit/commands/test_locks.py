@@ -1,7 +1,5 @@
 """Who can hold up a command, or the keeper, and for how long."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

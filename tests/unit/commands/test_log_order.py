@@ -1,7 +1,5 @@
 """make logs: lines of several programs in one form and order."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

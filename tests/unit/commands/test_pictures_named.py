@@ -1,7 +1,5 @@
 """What IMG= may be."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

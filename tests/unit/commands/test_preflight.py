@@ -1,7 +1,5 @@
 """What is refused before anything that runs is touched."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

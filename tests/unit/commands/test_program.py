@@ -1,7 +1,5 @@
 """`triton-bundle`: the verbs of make, without make."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

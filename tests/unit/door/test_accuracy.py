@@ -1,7 +1,5 @@
 """How often a version is right, by how sure it is of its answers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """What a message over gRPC may ask, as the door's streams see it; Envoy's Lua sees the same in
 tests/door/test_attacks.py."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Calls over the door's own HTTP/2, to a server of gRPC's."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import weakref

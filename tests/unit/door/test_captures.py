@@ -1,7 +1,5 @@
 """What is kept of requests: bounded, readable whatever happened, and encrypted where a key is."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """What the door makes of requests: parsed, checked, and put as Triton takes them over gRPC."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import gzip

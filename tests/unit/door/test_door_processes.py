@@ -1,7 +1,5 @@
 """How many processes the HTTP service has, and what they count together."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

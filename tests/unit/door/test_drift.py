@@ -1,7 +1,5 @@
 """The distance of a version's answers from its first ones."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The door's HTTP/1.1, of which Envoy is the only client."""
 
-from __future__ import annotations
-
 import asyncio
 from asyncio import StreamReader as Reader
 from asyncio import StreamWriter as Writer

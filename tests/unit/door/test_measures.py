@@ -1,7 +1,5 @@
 """What is measured, and how Prometheus reads it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

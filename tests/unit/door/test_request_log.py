@@ -1,7 +1,5 @@
 """The door's line for each request: its form, and what never gets into it."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What is compared of two answers to the same request, and what is said of many."""
 
-from __future__ import annotations
-
 import json
 from array import array
 from typing import Any

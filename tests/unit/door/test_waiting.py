@@ -1,7 +1,5 @@
 """Which requests wait for Triton, while it is started again, and for how long."""
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the comparison counts, and what it lays out for the textbook's server."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import onnx

@@ -1,7 +1,5 @@
 """The simulation of a server with many cores: what must hold whatever it is fed with."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmark.simulated.cores import Service, simulate

@@ -1,7 +1,5 @@
 """How right a model is: labelled data as people have it, and the figures."""
 
-from __future__ import annotations
-
 import json
 from math import isclose
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Flame graphs of what perf has sampled."""
 
-from __future__ import annotations
-
 import re
 
 from benchmark.flames.graph import WIDTH, draw, fold, lay_out

@@ -1,7 +1,5 @@
 """From perf_analyzer's and Triton's own words to a figure, or to the refusal of one."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import io

@@ -1,7 +1,5 @@
 """make trace: the parts of a request's time, and that they add up."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What `make prove` concludes from what its steps printed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

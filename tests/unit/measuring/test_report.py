@@ -1,7 +1,5 @@
 """The reports of make bench and make eval, in a real browser."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """docs/measuring/scale.md shows what the model prints, and the model what was measured."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

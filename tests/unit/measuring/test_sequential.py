@@ -1,7 +1,5 @@
 """What is claimed of a stream at any moment holds as often as it says."""
 
-from __future__ import annotations
-
 from math import inf
 
 import numpy as np

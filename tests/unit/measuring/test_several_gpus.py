@@ -1,7 +1,5 @@
 """What is concluded from minutes of load on several GPUs."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmark.several_gpus import Looks, parse, require_all_busy, require_steady

@@ -1,7 +1,5 @@
 """When a run is green though a test failed in it, by runs of pytest on small tests."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

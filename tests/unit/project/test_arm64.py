@@ -1,7 +1,5 @@
 """The bundle on ARM64, as far as an x86-64 machine can tell."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

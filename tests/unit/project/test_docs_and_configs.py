@@ -1,7 +1,5 @@
 """The documents name what there is, and the configurations fit together."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pictures of the documents show what there is."""
 
-from __future__ import annotations
-
 import ast
 import html
 import re

@@ -1,8 +1,6 @@
 """Every folder of this checkout can be looked through, 20 files side by side at most; and those of
 kinds and extensions can be taken out."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What this repository assumes of NVIDIA's images, held to what the workflow `images` has noted."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Whatever a program imports is installed by the layers that its make command, or the image that it
 runs in, installs: this environment holds more."""
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 

@@ -1,7 +1,5 @@
 """What a kind of pipeline of the user's own brings is found as what the project's kinds bring."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """requirements.txt beside a program of the user's own."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How long tests wait: by what the machine gives, so that a busy one makes them slow, not red."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

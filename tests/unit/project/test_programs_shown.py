@@ -1,7 +1,5 @@
 """A program that a document shows is there, and takes what it is shown with."""
 
-from __future__ import annotations
-
 import ast
 import re
 from dataclasses import dataclass, field

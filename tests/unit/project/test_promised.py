@@ -1,7 +1,5 @@
 """What users may rely on (docs/compatibility.md)."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests import promised

@@ -1,7 +1,5 @@
 """The script of a release, and who calls it."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is reported of the packages that are used: flaws and licences."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What commands show in terminals of 80 and 120 columns, in a pipe, and without colours."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

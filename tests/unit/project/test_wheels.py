@@ -1,7 +1,5 @@
 """Packages are installed in the pinned versions, each file checked by its hash."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import subprocess

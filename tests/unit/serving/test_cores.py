@@ -1,7 +1,5 @@
 """Which cores a process of a model computes on, while others of it do or do not."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import threading

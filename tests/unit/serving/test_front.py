@@ -1,7 +1,5 @@
 """Whether users are let in: what a busy door does is no reason to restart it."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import socket

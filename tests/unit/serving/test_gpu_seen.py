@@ -1,7 +1,5 @@
 """What NVIDIA's programs say of a GPU: that a server has lost it, and what it does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What the keeper stands on: who starts it afresh, and who holds it off."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

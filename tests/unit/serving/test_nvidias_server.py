@@ -1,7 +1,5 @@
 """What differs where tritonserver is NVIDIA's own."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace

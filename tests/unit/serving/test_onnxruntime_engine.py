@@ -1,7 +1,5 @@
 """ONNX Runtime computes a network as it is written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

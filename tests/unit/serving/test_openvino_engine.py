@@ -1,7 +1,5 @@
 """A network is held against its model's config before it serves anyone."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

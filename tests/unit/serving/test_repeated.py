@@ -1,7 +1,5 @@
 """Answers to inputs that come again."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Large pictures wait for each other, in all processes, and small ones for none of them."""
 
-from __future__ import annotations
-
 from multiprocessing import get_context
 from pathlib import Path
 

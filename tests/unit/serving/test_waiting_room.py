@@ -1,7 +1,5 @@
 """Connections that come while nobody listens are answered by who listens next."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import subprocess

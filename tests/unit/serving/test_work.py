@@ -1,7 +1,5 @@
 """How many rows a request may have of a network, by what they cost."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

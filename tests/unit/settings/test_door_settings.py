@@ -1,7 +1,5 @@
 """A setting of the door is one entry of one list."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from scripts.settings import documents

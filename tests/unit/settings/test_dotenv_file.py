@@ -1,7 +1,5 @@
 """What make writes into .env for `docker compose`, and what an upgrade changes there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Requests to a real server are kept, copied, labelled, asked again, encrypted and forgotten."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """Copies of what was kept, and which pictures are most worth a label."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import cast
 

@@ -1,7 +1,5 @@
 """Requests are asked again at their own times, and what became of them is told beside what was."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

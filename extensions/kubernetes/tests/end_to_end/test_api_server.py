@@ -1,8 +1,6 @@
 """deploy/kubernetes, and what `make kubernetes` writes, as a real API server takes it: its schemas,
 its rules, and Pod Security's strictest level. No kubelet runs: no pod starts."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -4,8 +4,6 @@ and what becomes of requests when some of it goes, comes or changes.
 `-s` shows what was measured.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ clients ask through the Service: is a request lost, and does a bad version get a
 `-s` shows what was counted.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -1,7 +1,5 @@
 """The Helm chart renders what kustomize does, of the same files and the same settings."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

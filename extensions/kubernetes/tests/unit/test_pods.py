@@ -1,7 +1,5 @@
 """What is read out of what a cluster says."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

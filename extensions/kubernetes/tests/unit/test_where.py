@@ -1,7 +1,5 @@
 """In which namespace commands look, and how many pods they ask for there."""
 
-from __future__ import annotations
-
 import json
 import os
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Alerts, by their own faults on a real server, and dashboards, by a real Prometheus."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """The rules of Prometheus, by its own promtool; the dashboards; and what the alerts stand on."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

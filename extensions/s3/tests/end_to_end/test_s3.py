@@ -1,7 +1,5 @@
 """The repository on a real S3 server that asks for keys: mirrored, served from, out of reach."""
 
-from __future__ import annotations
-
 import configparser
 import secrets
 import shutil

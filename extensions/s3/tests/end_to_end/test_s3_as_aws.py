@@ -1,8 +1,6 @@
 """What AWS answers to each fault of a key, rehearsed with a server that answers as AWS does and
 knows users and their policies."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Triton gets the keys of a role for a token (keyless.py), and may what the role may."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Whatever the names on S3 are, what is fetched stays in its folder."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Places on S3, the order in which things go there, and the words for what goes wrong."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import subprocess

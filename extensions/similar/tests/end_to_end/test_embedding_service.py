@@ -1,7 +1,5 @@
 """The program that serves embeddings, without the commands around it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The service of embeddings beside the server: by processes, and by containers."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -1,7 +1,5 @@
 """The callable without PyTriton's server: what it answers, and what it gives up at."""
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import sys

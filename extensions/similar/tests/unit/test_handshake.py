@@ -1,7 +1,5 @@
 """An instance that asks the first one of its model, by PyTriton's own function, too early."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

@@ -1,8 +1,6 @@
 """What `make index` does with a folder, asked of a stand-in for the service; with the real one in
 extensions/similar/tests/end_to_end/test_similar.py."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 

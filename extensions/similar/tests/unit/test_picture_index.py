@@ -1,7 +1,5 @@
 """The index of pictures: what it holds, and what becomes of its file."""
 
-from __future__ import annotations
-
 import resource
 import signal
 import subprocess

@@ -4,8 +4,6 @@ requests when some of it goes, comes, changes or stands still.
 `-s` shows what was measured.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -1,7 +1,5 @@
 """A network of the user's own on a swarm of one engine, whose servers read a folder."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,8 +1,6 @@
 """How a swarm of two engines replaces servers, which are no more than a process here: one after the
 other, on which nodes, and what becomes of it where one does not start."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

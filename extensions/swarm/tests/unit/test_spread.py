@@ -1,7 +1,5 @@
 """How servers lie on a swarm's nodes."""
 
-from __future__ import annotations
-
 import pytest
 
 from extensions.swarm import spread

@@ -1,7 +1,5 @@
 """The stack file of a swarm says what compose.yaml says."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """From a pack to an answer, where no packet leaves the machine."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """After the first day: upgrades, backups, housekeeping."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What OSV is asked, and of which packages."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Backups: what is in one, and what is refused before anything is touched."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """What an upgrade finds that nobody made there."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

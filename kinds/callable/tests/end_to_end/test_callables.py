@@ -1,7 +1,5 @@
 """Functions of the user's own, beside all other pipelines of a real server."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

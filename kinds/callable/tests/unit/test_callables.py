@@ -1,7 +1,5 @@
 """Functions of the user's own: what a file may bind, and what is refused, each in one line."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

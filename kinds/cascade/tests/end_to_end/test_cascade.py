@@ -1,7 +1,5 @@
 """How fast the cascade is beside its large network, and who answers."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

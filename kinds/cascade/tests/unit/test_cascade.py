@@ -1,7 +1,5 @@
 """Which pictures go on to the second network, and whose answer is whose."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The pipeline that says what is where, held against torchvision's own detector."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

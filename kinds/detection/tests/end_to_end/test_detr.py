@@ -1,8 +1,6 @@
 """A detector of transformers, from the folder that it is saved in to boxes, and to its next
 version."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

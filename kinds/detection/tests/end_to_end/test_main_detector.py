@@ -1,7 +1,5 @@
 """A detector as the main pipeline, whose commands then mean it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

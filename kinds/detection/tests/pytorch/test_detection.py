@@ -1,7 +1,5 @@
 """Boxes, held against those of torchvision's own detector."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Detectors of transformers, by all that `make add-model` does below the server."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

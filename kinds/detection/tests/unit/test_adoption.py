@@ -1,7 +1,5 @@
 """The recipe of a detector that is added."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A detector's rows -> boxes, held against what can be told by hand; and the drawing of them."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """How right a detector is, by COCO's measure."""
 
-from __future__ import annotations
-
 import json
 from math import isclose
 from pathlib import Path

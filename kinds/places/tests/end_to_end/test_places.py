@@ -1,7 +1,5 @@
 """The pipeline of arrays, with a checkpoint as Places365 publishes it."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Squares of pixels, held against torchvision's own transforms."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from PIL import Image

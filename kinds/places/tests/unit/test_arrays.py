@@ -1,7 +1,5 @@
 """Arrays of pixels become squares, and scores become named answers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

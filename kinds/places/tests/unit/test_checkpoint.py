@@ -1,7 +1,5 @@
 """What is read beside the checkpoint of Places365."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A recipe's own switches, where one network has one name on both engines."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from scripts.artefacts.workspace import Workspace

@@ -1,7 +1,5 @@
 """The pipeline that says what each pixel belongs to, held against torchvision's own network."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

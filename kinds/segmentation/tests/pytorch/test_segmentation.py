@@ -1,7 +1,5 @@
 """The class of each pixel, held against torchvision's own network."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How right masks are."""
 
-from __future__ import annotations
-
 from math import isclose
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The classes of pixels: their shares, how masks are compared, and how they are drawn."""
 
-from __future__ import annotations
-
 import io
 from concurrent.futures import Future
 from pathlib import Path

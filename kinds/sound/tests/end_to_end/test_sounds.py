@@ -1,7 +1,5 @@
 """The pipeline of sounds, held against plain PyTorch; and what it refuses."""
 
-from __future__ import annotations
-
 import http.client
 import json
 from concurrent.futures import ThreadPoolExecutor

@@ -1,8 +1,6 @@
 """What is heard of sounds, held against PyTorch's own transforms; and the network that tells them
 apart."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

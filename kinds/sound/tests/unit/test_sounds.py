@@ -1,7 +1,5 @@
 """WAV files -> windows of log-mel bands; and the sounds that a network is trained on."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A model of tables as the main pipeline."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

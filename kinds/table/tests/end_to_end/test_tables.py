@@ -1,7 +1,5 @@
 """A model of a table, from its framework's file to answers, and to its next version."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

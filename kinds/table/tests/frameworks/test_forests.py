@@ -1,8 +1,6 @@
 """Models of trees for a GPU: by the rehearsal's backend, which is as strict as Triton's FIL, they
 answer as in their framework."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

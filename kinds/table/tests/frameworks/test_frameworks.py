@@ -1,8 +1,6 @@
 """Models as the frameworks save them: each is served as it answers there, or refused with the
 reason."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Models of tables: their rows, the graph that is served, and what is asked of it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The pipeline of texts: what becomes a classifier, and how it is answered."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """A classifier of texts that brings code of its own is not run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

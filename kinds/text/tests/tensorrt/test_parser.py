@@ -1,7 +1,5 @@
 """NVIDIA's own parser and builder take its networks, as tests/tensorrt has it of the others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

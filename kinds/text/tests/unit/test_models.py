@@ -1,7 +1,5 @@
 """What its models are made for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from scripts.artefacts.workspace import Workspace

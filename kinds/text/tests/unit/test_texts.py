@@ -1,7 +1,5 @@
 """Texts become tokens, and scores become labels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

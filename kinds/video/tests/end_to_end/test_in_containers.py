@@ -1,7 +1,5 @@
 """A video is watched in containers as on plain processes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Frames of videos, smoothed over time by a server that keeps many of them apart."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

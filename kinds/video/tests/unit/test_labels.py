@@ -1,7 +1,5 @@
 """A video's labels are those of the network that is live."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE

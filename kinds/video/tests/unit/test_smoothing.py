@@ -1,7 +1,5 @@
 """What frames show, smoothed over time, and which stream they are of."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
