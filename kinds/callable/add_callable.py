@@ -11,8 +11,8 @@ import json
 import keyword
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from scripts.base.paths import ROOT
 from scripts.recipes import folders
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import own_pipelines
-from scripts.server import ask, loaded_beside, up
+from scripts.server import ask, up
 from scripts.server.running import running_server
 from scripts.settings import arguments
 from scripts.stacks import flavour
@@ -84,7 +84,8 @@ def add_functions(file: Path) -> tuple[list[Pipeline], State]:
         own_pipelines.require_new(pipeline)
     with ExitStack() as undone:
         for pipeline in wanted:
-            undone.enter_context(_serve_until_failure(pipeline, server))
+            head = HEAD.format(name=pipeline.name)
+            undone.enter_context(up.add_beside(pipeline, server, head))
     return wanted, server
 
 
@@ -114,15 +115,3 @@ def _pipeline(name: str, described: Mapping[str, Any], file: Path) -> Pipeline:
     content = {"kind": "callable", "models": models, "source": source, **described}
     content["requirements"] = os.path.relpath(needed, folder) if needed else ""
     return Pipeline(name, Function.model_validate(content))
-
-
-@contextmanager
-def _serve_until_failure(pipeline: Pipeline, server: State) -> Iterator[None]:
-    """Until what follows fails."""
-    with own_pipelines.write_pipeline(pipeline, HEAD.format(name=pipeline.name)):
-        try:
-            up.bring_up_beside(pipeline, server)
-            yield
-        except BaseException:
-            loaded_beside.unload(pipeline, server)
-            raise

@@ -95,7 +95,9 @@ def _sample(word: str) -> Sample | None:
     return (path, label) if name and label and path.is_file() else None
 
 
-def require_shown(pipeline: Pipeline, server: State, wanted: list[Sample]) -> None:
+def require_shown(
+    pipeline: Pipeline, server: State, wanted: list[Sample], so: str = "nothing was added"
+) -> None:
     """The user's own word of what their pictures show: only that can tell whether pictures are
     prepared as the network was trained."""
 
@@ -106,5 +108,5 @@ def require_shown(pipeline: Pipeline, server: State, wanted: list[Sample]) -> No
                 raise UserError(
                     f"{path.name} is {first.label} ({first.probability:.0%}) to this network, not "
                     f"{label}",
-                    "nothing was added; check LABELS=, and PICTURES= against its training",
+                    f"{so}; check LABELS=, and PICTURES= against its training",
                 )

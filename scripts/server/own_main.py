@@ -42,10 +42,12 @@ def bring_up(
     name = _settle_name(given, settings, typed)
     if "FROM" in given:  # whose weights are in its file by now
         settings = Settings(settings.values, settings.given - {"WEIGHTS"})
+    samples = agreeing.samples(arguments.load().sample)
     if _is_made_of(name, given):
         pipelines.make_main(name)
-        return up.bring_up(settings, command)
-    samples = agreeing.samples(arguments.load().sample)
+        server = up.bring_up(settings, command)
+        agreeing.require_shown(pipelines.main(), server, samples, f"{name} serves all the same")
+        return server
     with _take_in(name, given, settings, _choose_stack) as pipeline:
         server = up.bring_up(settings, command)
         agreeing.require(pipeline, server)

@@ -7,7 +7,7 @@ A running server that fits is left alone.
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -126,6 +126,20 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
         _record(shared, version, seed, settings)
         console.note(f"up: {describe_server(server, version)}")
     return server
+
+
+@contextmanager
+def add_beside(pipeline: Pipeline, server: State, head: str) -> Iterator[None]:
+    """A new pipeline, with its recipe under this head; if that or what follows fails, nothing of it
+    is left."""
+    with own_pipelines.write_pipeline(pipeline, head):
+        try:
+            bring_up_beside(pipeline, server)
+            yield
+        except BaseException:  # Ctrl-C too
+            with suppress(UserError):  # why it failed is what to tell
+                loaded_beside.unload(pipeline, server)
+            raise
 
 
 def require_here(settings: Settings) -> None:

@@ -26,7 +26,7 @@ from scripts.artefacts import picture
 from scripts.recipes import folders
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import evaluations, own_pipelines
-from scripts.server import agreeing, ask, loaded_beside, own_network, up
+from scripts.server import agreeing, ask, own_network, up
 from scripts.server.running import running_server
 from scripts.settings import arguments
 from scripts.stacks import flavour
@@ -59,12 +59,7 @@ def add_pipeline(name: str, samples: list[agreeing.Sample]) -> tuple[Pipeline, S
     pipeline = own_network.export_and_check(
         wanted, settings, flavour.stack(server.flavour, settings)
     )
-    with own_pipelines.write_pipeline(pipeline, pipeline.recipe.head.format(name=name)):
-        up.bring_up_beside(pipeline, server)
-        try:
-            agreeing.require(pipeline, server)
-            agreeing.require_shown(pipeline, server, samples)
-        except BaseException:
-            loaded_beside.unload(pipeline, server)
-            raise
+    with up.add_beside(pipeline, server, pipeline.recipe.head.format(name=name)):
+        agreeing.require(pipeline, server)
+        agreeing.require_shown(pipeline, server, samples)
     return pipeline, server

@@ -82,7 +82,13 @@ def test_a_network_of_ones_own_is_the_main_one(fresh: Project, tmp_path: Path) -
 
     require_alone(fresh, "birds")
     answer = json.loads(fresh.made("classify", IMG=f"{tmp_path}/photo.jpg", JSON="1"))
-    assert answer["labels"][0]["label"] in LABELS
+    best = answer["labels"][0]["label"]
+    assert best in LABELS
+    shown = fresh.made("up", **words, SAMPLE=f"{tmp_path}/photo.jpg={best}")
+    assert "up already" in shown, "what the picture shows is asked of one that is there, too"
+    refused = fresh.make("up", **words, SAMPLE=f"{tmp_path}/photo.jpg=heron")
+    (line,) = error_lines(refused.stderr)
+    assert "not heron" in line and "birds serves all the same" in line
     plain = ask_plainly(fresh, picture())
     assert plain["model"] == "birds" and plain["labels"][0]["label"] in LABELS
     with Client(fresh.http) as by_http, Client(fresh.grpc, "grpc") as by_grpc:
