@@ -14,6 +14,7 @@ from pathlib import Path
 
 from scripts.artefacts.step import Step
 from scripts.base.errors import UserError, run_guarded
+from scripts.recipes.layout import GPU
 from scripts.repository import sources
 from scripts.server import own_main
 from scripts.stacks.local import LocalStack
@@ -35,6 +36,7 @@ class HereForGpu(Here):
     """Later steps have images of their own."""
 
     flavour = "gpu"
+    engine = GPU
 
 
 def main() -> int:
