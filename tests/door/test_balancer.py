@@ -254,7 +254,7 @@ def wait_until_all_go_on(talkers: Sequence[Talker]) -> None:
     wait_until(go_on, "all streams to go on")
 
 
-@pytest.mark.parametrize("lasting_s", [1, 65])
+@pytest.mark.parametrize("lasting_s", [1, pytest.param(65, marks=pytest.mark.rare)])
 def test_no_stream_is_cut_when_servers_or_balancers_are_fewer(
     tmp_path: Path, lasting_s: float
 ) -> None:

@@ -47,6 +47,7 @@ def find_records(project: Project) -> list[Path]:
     return sorted((project.path / "build" / "rivals").glob("*-*.json"))
 
 
+@pytest.mark.rare
 def test_precisions_in_turn(project: Project, photo: str) -> None:
     """One that the network or this processor has not is left out; the server is as it was."""
     before = find_records(project)

@@ -436,6 +436,7 @@ def test_trees_are_served_by_the_fil_backend(gpu: Project, tmp_path: Path) -> No
         own.made("remove-model", NAME=name)
 
 
+@RARE
 def test_another_gpu_and_tensorrt_want_another_plan(gpu: Project) -> None:
     """And so does another network. The changes stay for the next test. What was built before does
     not load, keeps nobody else away, and is built anew when asked."""
