@@ -1,4 +1,4 @@
-"""What is known to harm a server, in the short form that takes two minutes."""
+"""What is known to harm a server, in the short form that takes four minutes."""
 
 import re
 from collections.abc import Iterator
