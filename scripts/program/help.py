@@ -18,7 +18,7 @@ from scripts.program.command_line import (
 )
 from scripts.program.verbs import Verb, group, read_all
 
-# A column for the names, and one for what is said of them.
+# A column for the names, and one for their descriptions.
 WIDTH, ROOM = 13, 96
 MAKES_WIDTH, MAKES_INDENT = 12, " " * 20
 

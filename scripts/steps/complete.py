@@ -25,9 +25,7 @@ def main(model: Path, out: Path) -> int:
 
 
 def complete_config(model: Path) -> dict[str, Any]:
-    versions = sorted(
-        (p for p in model.glob("[1-9]*") if p.name.isdecimal()), key=lambda p: int(p.name)
-    )
+    versions = (path for path in model.glob("[1-9]*") if path.name.isdecimal())
     known = {"model.onnx": _of_onnx, "model.py": _of_python}
     for version in sorted(versions, key=lambda path: int(path.name), reverse=True):
         for name, complete in known.items():

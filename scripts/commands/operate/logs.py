@@ -62,7 +62,7 @@ def show(entry: Entry) -> None:
 
 
 def read_refused_log() -> list[str]:
-    """The log of a server, or candidate, that did not come to serve; until the next is tried."""
+    """The log of a server or candidate that did not start. It is kept until the next is tried."""
     try:
         return state.REFUSED.read_text(errors="replace").splitlines()
     except OSError:
