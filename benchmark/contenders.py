@@ -19,12 +19,12 @@ from bundle_serving.openvino_engine import Engine
 from bundle_serving.pictures import Transform, to_pixels
 from bundle_serving.process import main_pipeline
 from bundle_serving.scores import softmax
-from kinds.image.recipe import Image
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.ports import free_ports
 from scripts.measuring.textbook import server
 from scripts.measuring.textbook.server import HERE
+from scripts.recipes.image import Image
 from scripts.recipes.layout import CPU
 from scripts.repository.archive import Version
 from scripts.server.served import find_served_version

@@ -24,12 +24,12 @@ from benchmark.foreign.adopted import Outcome, outcome
 from benchmark.foreign.by_quantiser import EIGHT_BITS
 from benchmark.foreign.case import Case, pictures
 from bundle_client import Client
-from kinds.image.recipe import Image
 from scripts import bootstrap
 from scripts.base import files, parts
 from scripts.base.paths import ROOT
 from scripts.measuring.machine import machine
 from scripts.recipes import pipelines
+from scripts.recipes.image import Image
 from scripts.server import ask
 from scripts.server.running import running_server
 from scripts.stacks.state import State

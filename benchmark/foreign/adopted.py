@@ -12,13 +12,13 @@ from bundle_serving.networks import network_in
 from bundle_serving.onnxruntime_engine import load_engine
 from bundle_serving.pictures import Transform, to_pixels
 from bundle_serving.scores import READINGS
-from kinds.image.recipe import Image
 from scripts.artefacts.manifest import Foreign
 from scripts.artefacts.workspace import Workspace
 from scripts.base import files as written
 from scripts.base import parts
 from scripts.base.errors import UserError
 from scripts.intake import metadata
+from scripts.recipes.image import Image
 from scripts.recipes.layout import CPU
 from scripts.repository import custom, sources
 from scripts.settings.settings import DEFAULTS, Settings

@@ -256,7 +256,10 @@ def restore(backup: Backup) -> list[str]:
 
 
 def _home(top: str, name: str) -> Path:
-    """Some were in recipes/ and model_repository/ before they came to their kind's folder."""
+    """Some were in recipes/ and model_repository/ before they came to their kind's folder; and the
+    main pipeline's recipe came from there to its models."""
+    if (recipe := ROOT / "model_repository" / Path(name).name).is_file():
+        return recipe
     moved = glob.escape(name if top == "recipes" else f"{top}/{name}")
     return next(ROOT.glob(f"kinds/*/{moved}"), ROOT / top / name)
 

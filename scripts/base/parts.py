@@ -18,6 +18,8 @@ from scripts.base.errors import UserError
 from scripts.base.paths import EXTENSIONS, KINDS
 
 COMMANDS = "scripts.commands"
+# Of the pipeline without which there is none: scripts/recipes/image.py.
+MAIN_KIND = "image"
 
 
 @cache
@@ -44,7 +46,8 @@ def find_own_kinds() -> Path:
 
 def _load(path: Path) -> Any:
     home, kind = path.parents[1], path.parent.name
-    if home == find_own_kinds() and (KINDS / kind).is_dir():
+    is_known = kind == MAIN_KIND or (KINDS / kind).is_dir()
+    if home == find_own_kinds() and is_known:
         raise UserError(f"{path.parent} is called as a kind of the project's", "rename it")
     with name_faults(str(path)):
         return import_module(f"{home.name}.{kind}.{path.stem}")

@@ -49,7 +49,7 @@ def model_folders() -> dict[str, Path]:
 
 
 def recipe_files() -> list[Path]:
-    folders = (*_each_kinds(""), own().recipes)
+    folders = (MODELS, *_each_kinds(""), own().recipes)
     return [path for folder in folders for path in sorted(folder.glob("[!.]*.yaml"))]
 
 

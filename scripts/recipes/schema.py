@@ -1,6 +1,6 @@
 """Reads recipes strictly: unknown keys are refused.
 
-recipe = load(Path("kinds/image/resnet50.yaml"))
+recipe = load(Path("model_repository/resnet50.yaml"))
 """
 
 import importlib
@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 
 import kinds
 from scripts.base.errors import UserError
+from scripts.base.parts import MAIN_KIND
 from scripts.base.paths import ROOT
 from scripts.recipes.recipe import Part, Recipe
 
@@ -45,7 +46,7 @@ def kind_named(name: Any, path: Path) -> type[Recipe]:
     own = str(above if above.name == kinds.__name__ else above / kinds.__name__)
     if own not in kinds.__path__:
         kinds.__path__.append(own)
-    known = dict(_find_kinds())
+    known = dict(_find_kinds()) | {MAIN_KIND: f"scripts.recipes.{MAIN_KIND}"}
     if name not in known:
         raise UserError(
             f"{path}: kind {name!r} is not known" if name else f"{path}: kind is missing",

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
-from kinds.image.recipe import TORCHVISION, Image, Pictures
 from scripts import bootstrap
 from scripts.artefacts.manifest import lines_of
 from scripts.base import files
@@ -20,6 +19,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import VENV
 from scripts.recipes import folders, pipelines
 from scripts.recipes.configs import LABELS
+from scripts.recipes.image import TORCHVISION, Image, Pictures
 from scripts.recipes.parts import Models
 from scripts.settings import arguments
 from scripts.settings.architectures import require_known

@@ -6,9 +6,9 @@ from typing import Any
 
 import yaml
 
-from kinds.image.recipe import WHOLE
 from scripts.base import parts
 from scripts.base.errors import UserError
+from scripts.recipes.image import WHOLE
 
 TORCH = (".pt", ".pth", ".pt2", ".ts", ".torchscript")
 TAKEN = (

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from bundle_serving.agreement import Agreement
-from kinds.image.recipe import Image
 from scripts.artefacts.workspace import Workspace
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes.asking import ask_tensors
+from scripts.recipes.image import Image
 from scripts.recipes.pictures import labels_of
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.recipe import Recipe

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from kinds.image.recipe import Image
 from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import external_data, lines_of
 from scripts.artefacts.step import TRY_PICTURES
@@ -20,6 +19,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.evaluation.labelled import find_folder, match_classes
 from scripts.evaluation.scores import LEAST_RIGHT, reorder
+from scripts.recipes.image import Image
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import custom, evaluations
 from scripts.settings import arguments

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bundle_serving import own_steps
-from kinds.image.recipe import WHOLE, Image
 from scripts import bootstrap
 from scripts.artefacts import packages
 from scripts.artefacts.exporting import as_words
@@ -15,6 +14,7 @@ from scripts.artefacts.step import Step
 from scripts.base import console, files, lock, parts
 from scripts.base.errors import UserError
 from scripts.recipes import folders
+from scripts.recipes.image import WHOLE, Image
 from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.recipe import Recipe

@@ -1,12 +1,12 @@
 """What the recipes and settings say, held against torchvision."""
 
-from kinds.image.recipe import Image
+from scripts.recipes.image import Image
 from scripts.recipes.schema import load
 from scripts.settings.architectures import ARCHITECTURES
 from scripts.steps.vision import torchvision
 from tests.project import ROOT
 
-RECIPE = ROOT / "kinds" / "image" / "resnet50.yaml"
+RECIPE = ROOT / "model_repository" / "resnet50.yaml"
 
 
 def test_the_recipe_says_what_the_weights_were_trained_with() -> None:

@@ -5,10 +5,7 @@ from pathlib import Path
 
 from tests.project import ROOT, find_brought
 
-# The main pipeline's, and what others borrow from it.
-STAY = ("kinds/image",)
-FOUND = [str(path.parent.relative_to(ROOT)) for path in find_brought("*/__init__.py")]
-FOLDERS = [each for each in FOUND if each not in STAY]
+FOLDERS = [str(path.parent.relative_to(ROOT)) for path in find_brought("*/__init__.py")]
 # Compose cannot include what may be missing; touched.py passes over what is not there.
 NAMED_IN = (
     *("compose.extra.yaml", "deploy", ".github/dependabot.yml"),

@@ -10,12 +10,12 @@ from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
-from kinds.image.recipe import Image
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.intake.signature import signature
 from scripts.recipes import configs
 from scripts.recipes.folders import model_folder, model_folders, recipe_files
+from scripts.recipes.image import Image
 from scripts.recipes.layout import CPU, GPU, Engine
 from scripts.recipes.recipe import Recipe
 from scripts.recipes.schema import load

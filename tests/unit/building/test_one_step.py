@@ -21,10 +21,10 @@ from bundle_serving.decoder import Decoder
 from bundle_serving.one_step import COMPUTE, DECODE, READ, OneStep
 from bundle_serving.pictures import PictureError, Transform, to_pixels
 from bundle_serving.scores import ScoresError, softmax
-from kinds.image.recipe import Image
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines, schema
+from scripts.recipes.image import Image
 from scripts.recipes.layout import CPU, GPU
 from scripts.repository import custom
 from scripts.repository.archive import Version

@@ -15,7 +15,7 @@ NETWORK = "resnet50_onnx"
 
 
 def recipe(**switched: Any) -> Recipe:
-    return load(ROOT / "kinds" / "image" / "resnet50.yaml").model_copy(update={"triton": switched})
+    return load(ROOT / "model_repository" / "resnet50.yaml").model_copy(update={"triton": switched})
 
 
 def require(recipe: Recipe) -> None:

@@ -112,7 +112,7 @@ class Image(ThreeSteps, OfPictures):
     requirements: str = ""  # a file that names the packages that these import
     warmup: str = ""  # a file in preprocessing/warmup, if not its template's
 
-    example: ClassVar[str] = "resnet50.yaml"
+    example: ClassVar[str] = str(folders.MODELS / "resnet50.yaml")
     head: ClassVar[str] = "# Pictures -> what they show: `make classify MODEL={name} IMG=…`.\n"
 
     @property
