@@ -87,10 +87,16 @@ def test_serves_from_its_wheel_alone(program: Program) -> None:
     assert answer["labels"][0]["label"] in LABELS
     status = [json.loads(line) for line in program.answer("status", "--json").splitlines()]
     assert any("birds" in str(each.get("model")) and each["answered"] >= 1 for each in status)
-    assert "report: bundle/build/bench/" in program.answer("bench", "QUICK=1")
     program.answer("publish", "WEIGHTS=other.onnx")
     program.answer("rollout", "ANYWAY=1", "MAX_P99_RATIO=1000", "WATCH_SECONDS=1")
     program.answer("down")
     assert {each.name for each in program.home.iterdir()} == {
         *("bundle", "birds.onnx", "other.onnx", "birds.txt", "photo.jpg")
     }
+
+
+@pytest.mark.rare
+def test_measures_from_its_wheel_alone(program: Program) -> None:
+    draw_network(program.home / "birds.onnx", 0)
+    program.answer("up", "FROM=birds.onnx")
+    assert "report: bundle/build/bench/" in program.answer("bench", "QUICK=1")

@@ -5,14 +5,14 @@ import subprocess
 
 import pytest
 
-from tests.plugin import ON_A_GPU
 from tests.project import ROOT, Project
 
 # What the server holds after the first half minute, it holds after the second.
 MORE = 1.05
 
 
-@pytest.mark.parametrize("served", ["local", ON_A_GPU], indirect=True)
+@pytest.mark.rare
+@pytest.mark.parametrize("served", ["local", "gpu"], indirect=True)
 def test_memory_does_not_grow(served: Project) -> None:
     soak = [str(ROOT / ".venv/bin/python"), "-m", "benchmark.soak", "--minutes", "1"]
     done = subprocess.run(

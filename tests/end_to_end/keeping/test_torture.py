@@ -1,17 +1,16 @@
-"""What is known to harm a server, in the short form that takes four minutes."""
+"""What is known to harm a server, in its short form."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container
 from pathlib import Path
 
 import pytest
 
 from benchmark.torture.command import SHORTER
-from benchmark.torture.judging import judge, measure_usual
+from benchmark.torture.judging import Row, judge, measure_usual
 from benchmark.torture.own_server import Own
-from benchmark.torture.subject import Subject
-from scripts.recipes import pipelines
-from tests.plugin import make_bring
+from benchmark.torture.subject import PARTS, Subject
+from benchmark.torture.trials import trials
 from tests.project import Project, error_lines
 
 # For some of many large pictures, too long.
@@ -28,42 +27,37 @@ NOT_ON_A_GPU = {
 }
 
 
-@pytest.fixture
-def few(
-    request: pytest.FixtureRequest, exported: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Project]:
-    """A server of the main pipeline and those of texts: each process of all is harmed."""
-    project = Project.copy(tmp_path_factory.mktemp("few"), FLAVOUR="local")
-    project.take(exported)
-    try:
-        project.made("up")
-        bring = make_bring(request, project, tmp_path_factory)
-        for each in pipelines.others():
-            if each.recipe.asked_about == "TEXT":
-                bring(each.name)
-        yield project
-    finally:
-        project.end()
+# What is done each time, to a server that other tests use too.
+OFTEN = {
+    "requests that ended it once",
+    "messages that fill or cut",
+    "mutated requests over HTTP",
+    "mutated messages over gRPC",
+    "clients that hang up",
+    *(f"{part}: SIGKILL" for part in PARTS),
+    "resnet50_onnx: SIGKILL",
+    "door: SIGSTOP",
+}
 
 
-def test_everything_comes_back(few: Project) -> None:
-    _torture(few)
+@pytest.mark.parametrize("served", ["local"], indirect=True)
+def test_what_is_done_most_is_undone(served: Project) -> None:
+    subject = Subject(served.root(), served.http, served.grpc)
+    every = {trial.name for trial in trials(sorted(subject.expected_processes()), {}, None, 1)}
+    assert not OFTEN - every
+    assert {row.name for row in harm_it(served, subject, None, every - OFTEN)} == OFTEN
 
 
 @pytest.mark.rare
 @pytest.mark.parametrize("served", ["local"], indirect=True)
-def test_everything_of_every_pipeline_comes_back(together: Project) -> None:
-    _torture(together)
-
-
-def _torture(project: Project) -> None:
-    done = project.make("torture", QUICK="1")
+def test_everything_comes_back(together: Project) -> None:
+    done = together.make("torture", QUICK="1")
     output = done.stdout + done.stderr
     assert "requests that ended it once" in output and "server: SIGKILL" in output
     if done.returncode:  # a busy machine lets anyone wait, and nothing else may be wrong
         waited = {*re.findall(WAITED, output, re.MULTILINE)}
         assert f"error: {len(waited)} of " in output, output
-    project.made("status")  # what serves was left alone
+    together.made("status")  # what serves was left alone
 
 
 @pytest.mark.rare
@@ -73,13 +67,20 @@ def test_everything_comes_back_on_a_gpu(served: Project) -> None:
     inside = Path(f"/proc/{served.root()}/root")
     own = Own(inside / "run/triton", inside / "dev/shm")
     subject = Subject(served.root(), served.http, served.grpc)
-    rows = [*judge(subject, own, SHORTER, measure_usual(subject), NOT_ON_A_GPU)]
-    names = {row.name for row in rows}
+    names = {row.name for row in harm_it(served, subject, own, NOT_ON_A_GPU)}
     assert {"requests that ended it once", "server: SIGKILL", "a full /dev/shm"} <= names
+
+
+def harm_it(
+    project: Project, subject: Subject, own: Own | None, left_out: Container[str]
+) -> list[Row]:
+    rows = [*judge(subject, own, SHORTER, measure_usual(subject), left_out)]
     assert rows[-1].restored is not None, rows[-1]
     faults = [row for row in rows if row.fault]
+    # A busy machine lets anyone wait.
     assert all(row.fault.startswith("a bystander waited") for row in faults), faults
-    served.made("status")
+    project.made("status")
+    return rows
 
 
 @pytest.mark.rare

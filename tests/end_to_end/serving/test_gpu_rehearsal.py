@@ -301,6 +301,7 @@ def copy_and_key(project: Project) -> tuple[Path, str] | None:
     return None
 
 
+@RARE
 @pytest.mark.parametrize(
     ("pipeline", "ensemble", "network", "shapes"),
     [
@@ -308,13 +309,8 @@ def copy_and_key(project: Project) -> tuple[Path, str] | None:
             *("sentiment", "sentiment_ensemble", "sentiment_trt"),
             "INPUT_IDS:64x512,ATTENTION_MASK:64x512",
         ),
-        pytest.param(
-            *("places", "places_ensemble", "classification_places", "input_0:100x3x256x256"),
-            marks=RARE,
-        ),
-        pytest.param(
-            *("cascade", "cascade", "mobilenet_v2_trt", "input:256x3x224x224"), marks=RARE
-        ),
+        ("places", "places_ensemble", "classification_places", "input_0:100x3x256x256"),
+        ("cascade", "cascade", "mobilenet_v2_trt", "input:256x3x224x224"),
     ],
 )
 def test_another_pipeline_gets_a_plan_too(

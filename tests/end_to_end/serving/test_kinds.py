@@ -86,7 +86,7 @@ LIGHT = ("sentiment", "cascade")
 
 @pytest.mark.long
 @locally
-@pytest.mark.parametrize("name", LIGHT)
+@pytest.mark.parametrize("name", ["sentiment", pytest.param("cascade", marks=pytest.mark.rare)])
 def test_rollouts_lose_no_request(name: str, served: Project, bring: Bring) -> None:
     project = bring(name)
     recipe = recipe_of(project, name)

@@ -365,6 +365,7 @@ def complaint(place: Place, url: str, **server: str) -> str:
     return f"{refused.value.cause}; {refused.value.remedy}"
 
 
+@pytest.mark.rare
 def test_a_network_of_ones_own_with_its_steps_and_packages(place: Place, tmp_path: Path) -> None:
     """In a container, which reads them from S3."""
     draw_network(tmp_path / "birds.onnx")

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from kinds.video.tests.end_to_end.test_video import clip
-from tests.plugin import ON_A_GPU
 from tests.project import Project
 
 
-@pytest.mark.parametrize("served", ["cpu", ON_A_GPU], indirect=True)
+@pytest.mark.rare
+@pytest.mark.parametrize("served", ["cpu", "gpu"], indirect=True)
 def test_a_video_is_watched_in_containers(served: Project, tmp_path: Path) -> None:
     """And the next frame of its stream by the same process."""
     served.made("up", MODEL="video")
