@@ -233,7 +233,7 @@ def restore(backup: Backup) -> list[str]:
             raise UserError(
                 f"in {place}, {why}", "move away what is there; nothing has been changed here"
             )
-    kept = []
+    kept = set()
     with TemporaryDirectory(dir=build) as temporary, files.whole_folder(archive.HERE) as versions:
         contents = Path(temporary)
         _unpack(backup, contents)
@@ -249,10 +249,10 @@ def restore(backup: Backup) -> list[str]:
                 if not target.exists():
                     files.place(contents / content, target)
                 elif files.sha256(target) != content:
-                    kept.append(f"{top}/{name}")
+                    kept.add(str(target.relative_to(ROOT)))
         if text:
             _restore_settings(text)
-    return kept
+    return sorted(kept)
 
 
 def _home(top: str, name: str) -> Path:

@@ -57,8 +57,21 @@ def test_what_users_edit_of_a_kind_comes_back_to_its_folder(here: Path, tmp_path
     for folder in ("kinds", "recipes", "own", "build"):
         (here / folder).rename(tmp_path / folder)
     files.write(here / "kinds" / "film" / "film.yaml", "the bundle's")
-    assert backup.restore(saved) == ["recipes/film.yaml", "kinds/film/film.yaml"]
+    assert backup.restore(saved) == ["kinds/film/film.yaml"]
     assert {*read(here / "kinds")} == {"film/film.yaml", f"film/{config}"}
+
+
+@pytest.mark.parametrize("earlier", ["recipes/resnet50.yaml", "kinds/image/resnet50.yaml"])
+def test_the_main_recipe_of_an_earlier_release_is_not_put_elsewhere(
+    earlier: str, here: Path, tmp_path: Path
+) -> None:
+    (here / "recipes").rename(tmp_path / "recipes")
+    files.write(here / earlier, "edited")
+    saved = backup.save(tmp_path / "monday.tar", "0.1.0", "")
+    (here / earlier).unlink()
+    files.write(here / "model_repository" / "resnet50.yaml", "the bundle's")
+    assert backup.restore(saved) == ["model_repository/resnet50.yaml"]
+    assert not (here / earlier).exists()
 
 
 def test_what_was_saved_comes_back_elsewhere(here: Path, tmp_path: Path) -> None:
