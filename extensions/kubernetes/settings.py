@@ -6,7 +6,9 @@ namespace = text(
     "default", "The namespace of a Kubernetes cluster for `make cluster-up`.", Part.COMMAND
 )
 context = text(
-    "", "The context of kubectl's configuration. Empty: the current one, then.", Part.COMMAND
+    "",
+    "The context of kubectl's configuration. Empty: the one that is current at `make cluster-up`.",
+    Part.COMMAND,
 )
 s3_role = text(
     "",

@@ -47,8 +47,8 @@ Set them on the command line (`make up ARCH=resnet18`), in the environment, or i
 `.env.example`); the first of these that has a value wins. Settings you omit keep the live version's
 values. A misspelt name is refused, with a suggestion.
 
-On the command line, `$` needs no doubling in `IMG`, `IN` and `TEXT`: `IMG='a$b.jpg'` is the file
-`a$b.jpg`.
+On the command line, `$` needs no doubling in `IMG`, `IN`, `OUT`, `SOUND`, `TEXT`, `INPUTS` and
+`VIDEO`: `IMG='a$b.jpg'` is the file `a$b.jpg`.
 """
 
 

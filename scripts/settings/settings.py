@@ -189,7 +189,7 @@ class Place(Group):
         "Processes that decode pictures. Empty: derived from CORES.", MACHINE
     )
     preprocess_threads = whole_or_none(
-        "Threads of each such process. Empty: derived from CORES.", MACHINE
+        "Threads of each process that decodes pictures. Empty: derived from CORES.", MACHINE
     )
     network_instances = whole_or_none(
         """Processes that run the network. Empty: derived from CORES. On a GPU: copies of the
@@ -197,7 +197,7 @@ class Place(Group):
         MACHINE,
     )
     network_threads = whole_or_none(
-        "Threads of each such process. Empty: derived from CORES.", MACHINE
+        "Threads of each process that runs the network. Empty: derived from CORES.", MACHINE
     )
     memory = size(
         "",
@@ -252,7 +252,8 @@ class Switching(Group):
     watch_seconds = number("3", "How many seconds each version is measured.", COMMAND)
     max_p99_ratio = number(
         "2",
-        "A candidate whose p99 is more than this many times the live version's is rejected.",
+        """A candidate is rejected if its p99 is above this many times the live version's plus
+        20 ms.""",
         COMMAND,
     )
     min_agreement = Setting(
@@ -266,7 +267,8 @@ class Switching(Group):
     max_drop = number(
         "1",
         """On labelled data (EVAL), by how many points a candidate may be right more seldom than the
-        live version; it is rejected if it is worse by more with 95% certainty.""",
+        live version; it is rejected if it is certainly worse by more. See
+        docs/measuring/eval.md.""",
         COMMAND,
     )
 
@@ -276,8 +278,8 @@ class Keeping(Group):
 
     keep_versions = whole(
         10,
-        """How many versions of a pipeline are kept, besides the live one and the one before it;
-        `make publish`, `make up` and `make prune` remove older ones.""",
+        """How many of the newest versions of a pipeline are kept; the live one and the one before
+        it stay in any case. `make publish`, `make up` and `make prune` remove older ones.""",
         COMMAND,
     )
 
@@ -335,7 +337,7 @@ class Building(Group):
     python = text(
         "",
         """The interpreter for .venv. Empty: the first suitable one of python3, python3.12,
-        python3.11.""",
+        python3.11, python3.13, python3.14.""",
         COMMAND,
     )
 

@@ -151,7 +151,7 @@ SETTINGS = (
         TEXT,
         read_format,
         " or ".join(FORMATS),
-        "The form of the door's line for each request in the log.",
+        "The form of the door's line for each request in the log: text or json.",
     ),
     Setting(
         traces.ENDPOINT,
@@ -173,16 +173,22 @@ SETTINGS = (
         "",
         read_keep,
         "one or more of 1%, under:0.6, differs, class:tabby, key:shop, with commas between",
-        """Which answered requests are kept, with their answers: a share of all, answers under a
-        confidence, those that differ in a shadow, a class, everything of a key. Empty: none.
-        `make captured` shows them.""",
+        """Which answered requests are kept, with their answers: a share of all (1%), answers under
+        a confidence (under:0.6), those that a shadow answers otherwise (differs), a class
+        (class:tabby), everything of a key (key:shop). Empty: none. `make captured` shows them.""",
     ),
     Setting(
         "KEEP_MB",
         "1000",
         read_count,
         "a positive integer",
-        "How many megabytes of them are kept; the oldest go first.",
+        "How many megabytes of requests KEEP keeps; the oldest go first.",
     ),
-    Setting("KEEP_DAYS", "30", read_count, "a positive integer", "And for how many days."),
+    Setting(
+        "KEEP_DAYS",
+        "30",
+        read_count,
+        "a positive integer",
+        "For how many days KEEP keeps requests.",
+    ),
 )
