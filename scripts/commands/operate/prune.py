@@ -29,7 +29,7 @@ from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 
 BUILD = ROOT / "build"
-REPORTS = ("bench", "proof", "rivals")
+REPORTS = ("bench", "eval", "proof", "rivals")
 # Of killed commands; each is made anew by the next one that needs it.
 LEFTOVERS = ("versions/.draft", "versions/*/.draft", "candidate", "tune", "run/*.log.1")
 PASSING = (".*.tmp", "*/.*.tmp", "*/*/.*.tmp")
@@ -111,7 +111,7 @@ def _item(path: Path, why: str) -> Item:
     def remove() -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    size = disk.measure_occupied([path], [archive.HERE])
+    size = disk.measure_occupied([path], archive.HERE.glob("*"))  # before the first version, none
     return Item(str(path.relative_to(ROOT)), size, disk.days_old(path), why, remove)
 
 

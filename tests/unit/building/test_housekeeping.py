@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from bundle_serving.process import processes
 from scripts.base import disk
 from scripts.base.errors import UserError, of_the_machine, run_guarded
+from scripts.commands.operate import prune
 from scripts.recipes import pipelines
 from scripts.repository import archive, history
 from scripts.repository.shared import Shared
@@ -57,6 +59,18 @@ def test_an_earlier_version_that_is_published_again_stays(here: Path) -> None:
     assert publish("one") == 1
     trim(1)
     assert archive.numbers(pipelines.main()) == [1, 4]
+
+
+@pytest.mark.parametrize("kind", ["bench", "eval", "proof", "rivals"])
+def test_old_reports_go(kind: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prune, "BUILD", here.parent)
+    monkeypatch.setattr(prune, "ROOT", here.parent)
+    monkeypatch.setattr(prune, "_images", lambda settings: [])
+    for name, days in (("old", 31), ("new", 29)):
+        (report := here.parent / kind / name).mkdir(parents=True)
+        os.utime(report, (at := time.time() - days * 86_400, at))
+    found = {item.what: item.why for item in prune.find_items(Settings(DEFAULTS), 30)}
+    assert found[f"{kind}/old"] == "older than 30 days" and found[f"{kind}/new"] == ""
 
 
 def test_a_file_with_two_names_takes_room_once(tmp_path: Path) -> None:
