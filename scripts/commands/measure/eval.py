@@ -48,6 +48,7 @@ def evaluate() -> dict[str, Any]:
     path = evaluations.find_data(pipeline)
     if path is None:
         raise UserError("no labelled data given", "name a folder with one for each class: EVAL=val")
+    evaluations.require_given()
     server = running(pipeline)
     version = find_served_version(pipeline)
     has_network = version.workspace.onnx.is_dir()

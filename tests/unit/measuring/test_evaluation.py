@@ -11,6 +11,7 @@ from PIL import Image
 
 from bundle_client.sources import PICTURES
 from scripts.base.errors import UserError
+from scripts.commands.measure import eval as measuring
 from scripts.evaluation.figures import Interval, Measured, compute_figures
 from scripts.evaluation.labelled import (
     Item,
@@ -296,6 +297,15 @@ def test_the_classes_that_lost_are_named() -> None:
     first = np.array([1, 1, 1, 1, 0, 1], bool)
     second = np.array([1, 0, 0, 0, 1, 1], bool)
     assert list_losses(truth, first, second, BIRDS) == ["crow 3 -> 1 of 3"]
+
+
+def test_what_is_not_there_is_refused_before_a_server_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVAL", str(tmp_path / "val"))
+    monkeypatch.setattr(measuring, "running", lambda pipeline: pytest.fail("started"))
+    with pytest.raises(UserError, match="no labelled data at"):
+        measuring.evaluate()
 
 
 def test_what_belongs_to_a_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
