@@ -11,11 +11,11 @@ import pytest
 from bundle_serving.process import processes
 from scripts.base import disk
 from scripts.base.errors import UserError, of_the_machine, run_guarded
-from scripts.commands.operate import prune
 from scripts.recipes import pipelines
 from scripts.repository import archive, history
 from scripts.repository.shared import Shared
 from scripts.settings.settings import DEFAULTS, Settings
+from tests.project import Project
 
 
 @pytest.fixture
@@ -61,16 +61,15 @@ def test_an_earlier_version_that_is_published_again_stays(here: Path) -> None:
     assert archive.numbers(pipelines.main()) == [1, 4]
 
 
-@pytest.mark.parametrize("kind", ["bench", "eval", "proof", "rivals"])
-def test_old_reports_go(kind: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prune, "BUILD", here.parent)
-    monkeypatch.setattr(prune, "ROOT", here.parent)
-    monkeypatch.setattr(prune, "_images", lambda settings: [])
-    for name, days in (("old", 31), ("new", 29)):
-        (report := here.parent / kind / name).mkdir(parents=True)
+def test_old_reports_go_also_before_there_is_a_version(tmp_path: Path) -> None:
+    project = Project.copy(tmp_path, FLAVOUR="local")
+    for name, days in (("bench/old", 31), ("eval/old", 31), ("eval/new", 29)):
+        (report := project.path / "build" / name).mkdir(parents=True)
         os.utime(report, (at := time.time() - days * 86_400, at))
-    found = {item.what: item.why for item in prune.find_items(Settings(DEFAULTS), 30)}
-    assert found[f"{kind}/old"] == "older than 30 days" and found[f"{kind}/new"] == ""
+    lines = [line for line in project.made("prune").splitlines() if "build/" in line]
+    rows = [re.split(" {2,}", line.strip())[2:] for line in lines]
+    old = "older than 30 days"
+    assert rows == [["build/bench/old", old], ["build/eval/new"], ["build/eval/old", old]]
 
 
 def test_a_file_with_two_names_takes_room_once(tmp_path: Path) -> None:

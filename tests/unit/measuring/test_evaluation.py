@@ -11,7 +11,6 @@ from PIL import Image
 
 from bundle_client.sources import PICTURES
 from scripts.base.errors import UserError
-from scripts.commands.measure import eval as measuring
 from scripts.evaluation.figures import Interval, Measured, compute_figures
 from scripts.evaluation.labelled import (
     Item,
@@ -36,6 +35,7 @@ from scripts.measuring.report import evaluation
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, evaluations
 from scripts.rollout.labelled import judge_drop
+from tests.project import Project
 
 BIRDS = ("crow", "robin", "song thrush")
 
@@ -299,13 +299,9 @@ def test_the_classes_that_lost_are_named() -> None:
     assert list_losses(truth, first, second, BIRDS) == ["crow 3 -> 1 of 3"]
 
 
-def test_what_is_not_there_is_refused_before_a_server_is_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("EVAL", str(tmp_path / "val"))
-    monkeypatch.setattr(measuring, "running", lambda pipeline: pytest.fail("started"))
-    with pytest.raises(UserError, match="no labelled data at"):
-        measuring.evaluate()
+def test_what_is_not_there_is_refused_before_a_server_is_started(tmp_path: Path) -> None:
+    refused = Project.copy(tmp_path, FLAVOUR="local").make("eval", "EVAL=val")
+    assert refused.stderr.startswith("error: there is no labelled data at ") and not refused.stdout
 
 
 def test_what_belongs_to_a_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
