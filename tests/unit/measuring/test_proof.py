@@ -93,7 +93,7 @@ def test_each_row_has_its_step_and_stands_in_the_documents() -> None:
     assert [row.claim for row in ROWS if f"| {row.claim} |" not in text] == []
 
 
-@pytest.mark.parametrize("main", [pipelines.DEFAULT, "places"])
+@pytest.mark.parametrize("main", [pipelines.DEFAULT, pipelines.others()[0].name])
 def test_the_plan_is_that_of_the_main_pipeline(
     main: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,16 +101,6 @@ def test_each_flavour_varies_what_matters_there(
         assert found["precision"] == ["auto", "fp32"] and found["network"] == list(shares(2))
 
 
-def test_copies_that_no_setting_asks_for_are_not_varied(tmp_path: Path) -> None:
-    """The network of texts is there once."""
-    settings = Settings(DEFAULTS | {"CORES": "2", "NETWORK_INSTANCES": "3"})
-    stack, texts = flavour.stack("gpu", settings), pipelines.find_pipeline("sentiment")
-    hardware = hardware_of(stack, settings, texts, tmp_path)
-    plan: Any = None
-    assert "network" not in hardware.axes({"fp16": plan})
-    assert hardware.start({"fp16": plan}) == OnGpu("fp16", Share(1, 1), Share(2, 2))
-
-
 def test_throughput_wants_a_lead_that_is_no_chance() -> None:
     goal = Goal(None)
     assert goal.concurrencies(2) == [8]
