@@ -69,6 +69,13 @@ def place(source: Path, target: Path) -> None:
         draft.chmod(0o644)
 
 
+def copy(source: Path, target: Path) -> None:
+    """Installs a file atomically that shares nothing with its source."""
+    with draft_of(target) as draft:
+        shutil.copyfile(source, draft)
+        draft.chmod(0o644)
+
+
 def link_tree(source: Path, target: Path) -> None:
     """A copy made of hard links. Safe, because files are replaced and never written in place."""
     shutil.rmtree(target, ignore_errors=True)

@@ -17,6 +17,9 @@ REPOSITORY = ROOT / "build" / "live"
 
 def place(version: Version, repository: Path) -> None:
     """Adds a version's folders. Triton ignores them until told to load them."""
+    # Whatever links or unlinks a file's content elsewhere changes the file for Triton, which looks
+    # at ctime too: it would load a model anew that serves.
+    put = files.copy if repository == REPOSITORY else files.place
     for model, number in version.models.items():
         member = version.member(model)
         for source in archive.files_of(member):
@@ -24,7 +27,7 @@ def place(version: Version, repository: Path) -> None:
             target = repository / model / str(number) / name
             if target.exists() and files.sha256(target) == version.hashes[model].get(name):
                 continue
-            files.place(source, target)
+            put(source, target)
             if (
                 target.suffix == ".py"
             ):  # otherwise Python does it during the load, and Triton sees a change

@@ -297,13 +297,13 @@ def lay_out_candidate(
     """Writes what the gate serves, and the requests that it sends."""
     with files.whole_folder(CANDIDATE) as draft:
         lay_out(draft / "repository")
-        link_borrowed(pipeline, layout, draft / "repository")
+        copy_borrowed(pipeline, layout, draft / "repository")
         golden.save(draft / "questions.npz", [*pipeline.recipe.golden(made), *more])
 
 
-def link_borrowed(pipeline: Pipeline, layout: Layout, repository: Path) -> None:
+def copy_borrowed(pipeline: Pipeline, layout: Layout, repository: Path) -> None:
     for model in pipeline.recipe.list_borrowed(layout.engine):
-        files.link_tree(live.REPOSITORY / model, repository / model)
+        shutil.copytree(live.REPOSITORY / model, repository / model)  # as in live.place
 
 
 def judge_candidate(layout: Layout, pipeline: Pipeline, made: Workspace) -> list[Answer]:

@@ -110,7 +110,7 @@ def tune(hardware: Cpu, goal: Goal, seconds: float) -> int:
     def lay_out_candidate(candidate: Candidate, target: Path) -> None:
         how = layout(settings.replace_with(**candidate.settings), hardware.engine)
         lay_out(main, made[candidate.precision], how, target)
-        engines.link_borrowed(main, how, target)
+        engines.copy_borrowed(main, how, target)
 
     console.note(f"goal: {goal}, of {manifest.describe()}; {seconds / 60:g} minutes")
     console.note(f"current settings: {start}")

@@ -115,7 +115,7 @@ def own_program(local: Project) -> Iterator[Project]:
 
 
 def test_there_and_back(project: Project) -> None:
-    first, process = serving(project), started(project)
+    first, process, loads = serving(project), started(project), count_loads(project)
     new = published(project, MAX_MEGAPIXELS="40")
     assert serving(project) == first
     with nobody_waits_in_vain(project, pause=0.1):
@@ -129,6 +129,13 @@ def test_there_and_back(project: Project) -> None:
     live = project.path / "build" / "live" / project.network
     assert [path.name for path in live.glob("[0-9]*")] == [str(first)]
     assert started(project) == process  # of the server, which was never restarted
+    assert count_loads(project) == loads + 2  # there and back, and what serves is not loaded anew
+
+
+def count_loads(project: Project) -> int:
+    """Of the network, in any version."""
+    log = project.made("logs", SINCE="1h")
+    return log.count(f"ModelInstanceInitialize: {project.network}_0_0 ")
 
 
 def started(project: Project) -> object:
