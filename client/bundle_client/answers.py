@@ -6,12 +6,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .errors import ClientError, PictureRefused, ServerFault, ServerUnreachable
+from .errors import (
+    ClientError,
+    PictureRefused,
+    ServerFault,
+    ServerUnreachable,
+    SourceError,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+PIXELS = "give numbers [height, width, 3], as RGB from 0 to 255"
 RESTARTS = "it restarts by itself; try again in a few seconds"
 
 
@@ -157,9 +164,24 @@ def as_array(datatype: str, asked: Any) -> "NDArray[Any]":
     if datatype == "UINT8":
         return np.frombuffer(asked, np.uint8)[np.newaxis]
     if datatype == "FP32":
-        return np.asarray(asked, np.float32)[np.newaxis]
-    texts = [asked] if isinstance(asked, bytes) else [text.encode() for text in asked]
+        return as_pixels(asked)[np.newaxis]
+    try:
+        texts = [asked] if isinstance(asked, bytes) else [text.encode() for text in asked]
+    except UnicodeEncodeError as exc:
+        raise SourceError(f"the text cannot be sent ({exc})", "leave that character out") from exc
     return np.array([[text] for text in texts], np.object_)
+
+
+def as_pixels(asked: Any) -> "NDArray[np.float32]":
+    import numpy as np
+
+    try:
+        pixels = np.asarray(asked, np.float32)
+    except ValueError as exc:
+        raise SourceError(f"these are not pixels ({exc})", PIXELS) from exc
+    if pixels.ndim != 3:
+        raise SourceError(f"an array {list(pixels.shape)} is not a picture", PIXELS)
+    return pixels
 
 
 def read_labels(answer: Any, name: str = SCORES) -> tuple[Label, ...]:

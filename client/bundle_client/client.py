@@ -127,6 +127,8 @@ class Client:
 
     def sentiment(self, *texts: str, model: str = answers.TEXTS.model) -> list[Sentiment]:
         """How each of the texts is meant; raises a `ClientError`."""
+        if not texts:
+            return []
         connection = self._connection()
         try:
             answer = self._patiently(lambda: connection.ask(answers.TEXTS, model, texts))

@@ -35,8 +35,8 @@ NAME_WIDTH = 40
 def run(argv: Sequence[str] | None) -> int:
     """Ask as the arguments say; returns the exit code."""
     # A file name or label that the terminal cannot show must not end the run.
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None: closed
+        stream.reconfigure(errors="backslashreplace")
     parser = arguments()
     options = parser.parse_args(argv)
     if "-" in options.sources and (sys.stdin is None or sys.stdin.isatty()):

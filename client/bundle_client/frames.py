@@ -72,6 +72,8 @@ class Sequence:
         return read_labels(answer), int(frames.item())
 
     def _ask(self, picture: bytes) -> Any:
+        if self._stub and not self._answers.empty():  # it has ended between two frames
+            self._hang_up()
         self._send(picture, sequence_start=not self._begun)
         try:
             answer, fault = self._answers.get(timeout=self._server.timeout)

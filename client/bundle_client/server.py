@@ -56,6 +56,7 @@ def server(
     if not 0 < timeout <= TIMEOUT_MAX:
         raise ValueError(f"timeout must be more than 0 seconds, and at most {TIMEOUT_MAX:.0f}")
     api_key = (api_key or "").strip() or None  # a file of one ends with its line
+    ca_file = ca_file or None  # a variable may be there, and empty
     if api_key and not (api_key.isascii() and api_key.isprintable()):
         raise ValueError("the API key has characters that no key has; copy it again")
     scheme, _, rest = (url or "localhost").rpartition("://")

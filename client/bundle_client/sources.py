@@ -164,6 +164,8 @@ def read_open_file(file: Any, max_bytes: int) -> bytes:
 
 
 def read_file(path: str | os.PathLike[str], max_bytes: int, kind: Kind) -> bytes:
+    if not os.fspath(path):  # of which Path makes the working directory
+        raise SourceError("the path is empty", "name a file")
     path = Path(path)
     try:
         if path.is_dir():

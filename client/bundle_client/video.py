@@ -100,9 +100,7 @@ def ffmpeg() -> Any:
     try:
         import av
     except ImportError:
-        raise SourceError(
-            "reading a video needs PyAV", "pip install 'triton-bundle-client[video]'"
-        ) from None
+        raise SourceError("reading a video needs PyAV", "pip install './client[video]'") from None
     return av
 
 

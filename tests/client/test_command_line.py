@@ -181,3 +181,30 @@ def test_a_reader_that_leaves_is_no_error(stand_in: StandIn, pictures: Path) -> 
     with process.stderr as errors:
         assert errors.read() == b""
     assert process.wait(timeout=10) == 141
+
+
+def test_a_closed_standard_output(stand_in: StandIn, pictures: Path, tmp_path: Path) -> None:
+    words = ["--url", stand_in.url, "--out", str(tmp_path / "a.jsonl"), str(pictures / "00.jpg")]
+    done = subprocess.run(
+        ["sh", "-c", f"exec {shlex.join([*COMMAND, *words])} >&-"], capture_output=True, timeout=60
+    )
+    assert (done.returncode, done.stderr[:10]) == (0, b"1 answered")
+
+
+def test_a_file_of_certificates_in_an_empty_variable(
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUNDLE_CA_FILE", "")
+    assert run("--url", stand_in.url, "-", stdin=b"from a pipe").returncode == 0
+
+
+def test_a_missing_file_of_certificates_is_reported_once(stand_in: StandIn, pictures: Path) -> None:
+    done = run("--url", stand_in.url, "--ca-file", "nowhere.pem", str(pictures))
+    assert done.returncode == 3
+    assert done.stderr.startswith(b"error: nowhere.pem holds no certificates")
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_an_empty_path(stand_in: StandIn) -> None:
+    done = run("--url", stand_in.url, "")
+    assert done.stderr == b"error: the path is empty; name a file\n"

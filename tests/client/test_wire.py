@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from bundle_client import Label, ServerFault
-from bundle_client.answers import LABELS, parse_label, question, read_labels
+from bundle_client import Client, Label, ServerFault, SourceError
+from bundle_client.answers import LABELS, as_array, parse_label, question, read_labels
 
 
 @pytest.mark.parametrize(
@@ -64,3 +64,22 @@ def test_the_question_holds_the_bytes_as_they_are(protocol: str) -> None:
     assert (tensor.name(), tensor.datatype(), list(tensor.shape())) == ("INPUT", "UINT8", [1, 9])
     assert asked["model_name"] == "model"
     assert asked["outputs"][0].name() == "OUTPUT"
+
+
+@pytest.mark.parametrize(
+    ("datatype", "asked", "cause"),
+    [
+        ("FP32", "mug.jpg", "these are not pixels"),
+        ("FP32", np.zeros((4, 4)), r"an array \[4, 4\] is not a picture"),
+        ("BYTES", ["half of \ud83d"], "the text cannot be sent"),
+    ],
+)
+def test_what_cannot_be_sent_is_not_the_servers_fault(
+    datatype: str, asked: object, cause: str
+) -> None:
+    with pytest.raises(SourceError, match=cause):
+        as_array(datatype, asked)
+
+
+def test_no_texts_are_not_asked_about() -> None:
+    assert Client("localhost:1").sentiment() == []

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from ..answers import Form, question
-from ..errors import NotInstalled, SourceError
+from ..errors import NotInstalled, ServerUnreachable
 from ..server import Protocol, Server
 from .faults import unreachable
 from .plain_http import PlainHttp
@@ -97,7 +97,7 @@ def make_tls_context(server: Server) -> ssl.SSLContext | None:
     try:
         made.load_verify_locations(server.ca_file)
     except OSError as exc:
-        raise SourceError(
+        raise ServerUnreachable(
             f"{server.ca_file} holds no certificates ({exc.strerror or exc})", "name a PEM file"
         ) from exc
     return made
