@@ -105,7 +105,7 @@ class PictureIndex:
             for key, distance in zip(map(int, found.keys), found.distances, strict=True):
                 if key not in seen:
                     seen.add(key)
-                    yield 1 - float(distance), self._paths[key]
+                    yield min(1.0, 1 - float(distance)), self._paths[key]
             if count >= len(self):
                 return
             count *= 4

@@ -17,6 +17,7 @@ from kinds.places.export import Checkpoint, categories_beside
 from scripts.artefacts.shapes import of_pixels
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
+from scripts.base.errors import UserError
 from scripts.evaluation.labelled import Item, Labelled, read_files
 from scripts.recipes import configs
 from scripts.recipes.asking import Asked, about_files
@@ -103,6 +104,13 @@ class Places(ThreeSteps):
 
     def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         return of_pixels("input_0", self.pictures.side, self.batch.optimal, self.most)
+
+    def require_asked(self, asked: Sequence[str], environment: Mapping[str, str]) -> None:
+        if environment.get("OUT"):
+            raise UserError(
+                f"OUT is given, which takes no answers of {self.ensemble}",
+                "leave it out; JSON=1 prints lines for a file",
+            )
 
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
         from bundle_client import Result

@@ -123,7 +123,10 @@ def about_files(
                 found = ask(client, source)
             except ClientError as fault:
                 failed += 1
-                print_error(Result(name_of(source), error=fault))
+                refused = Result(name_of(source), error=fault)
+                print_error(refused)
+                if environment.get("JSON"):
+                    print(as_json(refused))
             else:
                 print(as_json(found) if environment.get("JSON") else as_table(found, console.out))
     return 1 if failed else 0

@@ -96,7 +96,7 @@ class PlainQuestions:
         """The sentiment of a text."""
         try:
             check_query(request, TIMINGS)
-            check_not_empty(request.chunks)
+            check_is_text(request)
             signature = await self._triton.signature(SENTIMENT, "")
             with self._steps.following() as followed:
                 may = request.may_be_repeated
@@ -160,6 +160,14 @@ def top_of(query: Mapping[str, str]) -> int | None:
 def check_not_empty(content: Sequence[bytes | memoryview]) -> None:
     if not any(content):
         raise Refused(400, "the body is empty; send a file: curl --data-binary @photo.jpg")
+
+
+def check_is_text(request: Request) -> None:
+    """A form would be read as a text itself, with its boundaries."""
+    is_form = request.headers.get("content-type", "").startswith("multipart/")
+    if is_form or not any(request.chunks):
+        why = "the body is a form" if is_form else "the body is empty"
+        raise Refused(400, f"{why}; send the text as it is: curl --data 'What a day!'")
 
 
 def check_takes_pictures(model: str, signature: Signature) -> None:

@@ -1,11 +1,23 @@
 """What commands that ask a pipeline refuse, before a server is started."""
 
+import json
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from bundle_client import Client, PictureRefused, Result, Source
+from bundle_client.sources import PICTURES
 from scripts.base.errors import UserError
-from scripts.recipes.asking import ASKED_ABOUT, about_pictures, find_asked, require_taken
+from scripts.recipes.asking import (
+    ASKED_ABOUT,
+    about_files,
+    about_pictures,
+    find_asked,
+    require_taken,
+)
+from scripts.recipes.pipelines import find_pipeline
 
 
 @pytest.mark.parametrize("setting", ASKED_ABOUT)
@@ -47,3 +59,23 @@ def test_what_a_command_is_asked_about() -> None:
         with pytest.raises(UserError, match=r"no \w+ given") as refused:
             find_asked(setting, "trace MODEL=mine", {})
         assert f"make trace MODEL=mine {given}" in str(refused.value.remedy)
+
+
+def test_places_are_not_written_to_a_file() -> None:
+    places = find_pipeline("places").recipe
+    places.require_asked(["photo.jpg"], {})
+    with pytest.raises(UserError, match="OUT is given, which takes no answers of places_ensemble"):
+        places.require_asked(["photo.jpg"], {"OUT": "answers.csv"})
+
+
+def test_each_file_has_its_line_of_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "photo.jpg"
+    file.write_bytes(b"no picture")
+
+    def refuse(client: Client, source: Source) -> Result:
+        raise PictureRefused("not a picture", "send one")
+
+    unasked = cast(Any, SimpleNamespace(known={"url": "localhost:1"}))
+    assert about_files(unasked, [str(file)], {"JSON": "1"}, PICTURES, refuse) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["source"], found["error"]["cause"]) == (str(file), "not a picture")

@@ -694,3 +694,17 @@ def test_cards_in_the_repository_are_on_the_page(tmp_path: Path) -> None:
     assert b'src="page/cards/sum.js"></script>' in shown.body
     assert b'href="page/cards/sum.css">' in shown.body
     assert shown.headers["etag"] != page.headers["etag"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "chunks", "why"),
+    [({"content-type": FORM}, [part() + b"--b--"], "a form"), ({}, [], "empty")],
+)
+def test_sentiment_takes_the_text_itself(
+    headers: dict[str, str], chunks: list[bytes], why: str
+) -> None:
+    plain = PlainQuestions(Counting(), Steps(lambda report: None))  # type: ignore[arg-type]
+    answer = asyncio.run(plain.sentiment(Request("POST", "/sentiment", headers, {}, chunks), {}))
+    remedy = "send the text as it is: curl --data 'What a day!'"
+    expected = {"error": {"cause": f"the body is {why}", "remedy": remedy}}
+    assert (answer.status, json.loads(answer.body)) == (400, expected)

@@ -157,3 +157,8 @@ def test_a_file_that_was_changed_is_told_from_one_that_is_gone(tmp_path: Path) -
     assert stamp(str(path)) not in (before, None) and not is_gone(str(path))
     path.unlink()
     assert stamp(str(path)) is None and is_gone(str(path)) and is_gone(f"{path}/in")
+
+
+def test_no_picture_is_more_like_another_than_the_same() -> None:
+    index, drawn = filled(200), vectors(200)
+    assert max(next(index.alike(each))[0] for each in drawn) <= 1
