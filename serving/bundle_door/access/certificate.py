@@ -8,6 +8,7 @@ import ipaddress
 import ssl
 import subprocess
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY
@@ -76,10 +77,12 @@ def names_in(certificate: Path) -> list[str]:
 
 
 def ends(certificate: Path) -> float | None:
-    """When, in seconds since 1970."""
-    shown = _openssl("x509", "-noout", "-enddate", "-in", str(certificate))
-    _, _, date = shown.stdout.strip().partition("=")
-    return ssl.cert_time_to_seconds(date) if date else None
+    """When, in seconds since 1970; None if it cannot be told."""
+    with suppress(NoCertificate):  # without openssl, which TLS_CERT does not need
+        shown = _openssl("x509", "-noout", "-enddate", "-in", str(certificate))
+        _, _, date = shown.stdout.strip().partition("=")
+        return ssl.cert_time_to_seconds(date) if date else None
+    return None
 
 
 def _openssl(*words: str) -> subprocess.CompletedProcess[str]:

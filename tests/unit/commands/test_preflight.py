@@ -3,6 +3,7 @@
 import os
 import socket
 import threading
+import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -42,6 +43,19 @@ def test_a_certificate_is_placed_with_its_own_key_alone(made: Path) -> None:
     with pytest.raises(UserError, match="no certificate with its key"):
         placed(spoilt, key)
     assert (exposure.FOLDER / CERTIFICATE).read_text() == cert.read_text()
+
+
+def test_a_certificate_that_has_ended_is_not_placed(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the server from before would end for one that no command trusts."""
+    cert, key = made / "one" / CERTIFICATE, made / "one" / PRIVATE_KEY
+    end = certificate.ends(cert) or 0
+    monkeypatch.setattr(time, "time", lambda: end + 1)
+    with pytest.raises(UserError, match="ended on"):
+        placed(cert, key)
+    monkeypatch.setenv("PATH", "")  # without openssl that is not known
+    placed(cert, key)
 
 
 @pytest.mark.parametrize("address", ["localhost", "foo", "127.0.0.1.5", "1.2.3.4", "::2", ""])
