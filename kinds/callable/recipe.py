@@ -144,7 +144,7 @@ class Function(Recipe):
         try:
             values = json.loads(source)
             found = rows([each.spec for each in self.inputs], values)
-        except (NotAValue, ValueError, AttributeError) as fault:
+        except (NotAValue, ValueError) as fault:
             names = ", ".join(f"{each.name} ({each.spec})" for each in self.inputs)
             raise UserError(f"INPUTS: {fault}", f"give JSON with {names}") from None
         return {name: row[None] if self.batch.max else row for name, row in found.items()}

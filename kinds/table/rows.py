@@ -53,10 +53,14 @@ def _row(path: Path, number: int, cells: Sequence[str], places: Sequence[int]) -
             f"{path}, line {number}: {len(cells)} numbers", f"give {len(places)} in each line"
         )
     try:
-        numbers = [_number(cells[place]) for place in places]
+        with np.errstate(over="raise"):
+            return np.array([_number(cells[place]) for place in places], np.float32)
+    except FloatingPointError:
+        raise UserError(
+            f"{path}, line {number}: a number beyond float32", "give none beyond 3.4e38"
+        ) from None
     except ValueError as fault:
         raise UserError(f"{path}, line {number}: {fault}", "give numbers alone") from None
-    return np.array(numbers, np.float32)
 
 
 def _number(cell: str) -> float:

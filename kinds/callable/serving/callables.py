@@ -273,7 +273,7 @@ def _pytritons(specs: Sequence[Spec]) -> list[TensorSpec]:
 def _with_example(bound: Bound, values: Any) -> Bound:
     try:
         return replace(bound, example=rows(bound.inputs, values))
-    except (NotAValue, AttributeError) as fault:
+    except NotAValue as fault:
         raise NotServed(f"EXAMPLES of {bound.name}: {fault}; correct it") from None
 
 

@@ -42,6 +42,8 @@ def row(spec: Spec, value: Any) -> NDArray[Any]:
 def rows(specs: Sequence[Spec], values: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     """One row of each tensor."""
     names = [spec.name for spec in specs]
+    if not isinstance(values, Mapping):
+        raise NotAValue("it has no names")
     if unknown := sorted(values.keys() - {*names}):
         raise NotAValue(f"there is no {unknown[0]}; known: {', '.join(names)}")
     if missing := [name for name in names if name not in values]:

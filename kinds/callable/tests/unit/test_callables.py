@@ -14,7 +14,7 @@ from kinds.callable import add_callable
 from kinds.callable import describe as step
 from kinds.callable.recipe import Function
 from kinds.callable.serving.callables import Instance, NotServed, load
-from kinds.callable.serving.values import NotAValue, Spec, anything, row
+from kinds.callable.serving.values import NotAValue, Spec, anything, row, rows
 from scripts.base.errors import UserError
 from tests.project import ROOT
 
@@ -249,6 +249,12 @@ def test_what_people_write_becomes_a_tensor(
     else:
         assert row(spec, value).tolist() == expected
         assert anything(spec).dtype == row(spec, value).dtype
+
+
+def test_a_request_names_its_tensors() -> None:
+    for unnamed in ([], "text", 5, None):
+        with pytest.raises(NotAValue, match="it has no names"):
+            rows([Spec("x", "INT32", [1])], unnamed)  # type: ignore[arg-type]
 
 
 def test_a_request_in_one_word_is_the_same_request() -> None:

@@ -83,6 +83,7 @@ def test_labelled_rows_that_are_refused(tmp_path: Path, text: str, cause: str) -
         ("petal,colour\n1,2\n", "has no column sepal"),
         ("1,2\n3\n", "line 2: 1 numbers"),
         ("1,2,3\n", "line 1: 3 numbers"),
+        ("1,2\n-1e39,2\n", "line 2: a number beyond float32"),
         ("petal,sepal\n1,red\n", "line 2: could not convert string to float: 'red'"),
     ],
 )
