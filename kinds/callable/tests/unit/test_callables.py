@@ -252,9 +252,10 @@ def test_what_people_write_becomes_a_tensor(
 
 
 def test_a_request_names_its_tensors() -> None:
+    unnamed: Any
     for unnamed in ([], "text", 5, None):
         with pytest.raises(NotAValue, match="it has no names"):
-            rows([Spec("x", "INT32", [1])], unnamed)  # type: ignore[arg-type]
+            rows([Spec("x", "INT32", [1])], unnamed)
 
 
 def test_a_request_in_one_word_is_the_same_request() -> None:
