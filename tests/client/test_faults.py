@@ -133,3 +133,23 @@ def test_the_address_is_in_what_concerns_the_server() -> None:
 
 def test_a_time_out_says_how_long_it_was() -> None:
     assert "within 2.5 s" in str(fault(TimeoutError("timed out"), URL, 2.5))
+
+
+@pytest.mark.parametrize(
+    ("why", "cause"),
+    [
+        ("certificate verify failed: self-signed certificate", "is not trusted"),
+        ("certificate verify failed: Hostname mismatch, certificate is not valid for 'x'", "name"),
+        ("certificate verify failed: IP address mismatch, certificate is not valid for", "name"),
+    ],
+)
+def test_a_certificate_that_does_not_do(why: str, cause: str) -> None:
+    error = fault(SSLError(1, f"[SSL: CERTIFICATE_VERIFY_FAILED] {why}"), URL, 1)
+    assert isinstance(error, ServerUnreachable) and cause in error.cause
+
+
+def test_a_certificate_of_another_name_over_grpc() -> None:
+    why = "Custom verification check failed with error: UNAUTHENTICATED: Hostname Verification"
+    refusal = InferenceServerException(f"{TO_CONNECT}{why} Check failed.", "StatusCode.UNAVAILABLE")
+    error = fault(refusal, URL, 1)
+    assert error and error.cause == f"{URL}: its certificate has another name"

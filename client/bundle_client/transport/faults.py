@@ -35,7 +35,11 @@ LONGEST_PAUSE_S = 30
 REFUSED = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT}
 
 # Of OpenSSL and of gRPC's BoringSSL.
-NOT_TRUSTED = re.compile(r"CERTIFICATE_VERIFY_FAILED|[Pp]eer name .* is not in peer certificate")
+OTHER_NAME = re.compile(
+    r"mismatch, certificate is not valid for|Hostname Verification Check failed"
+    r"|[Pp]eer name .* is not in peer certificate"
+)
+NOT_TRUSTED = re.compile(rf"CERTIFICATE_VERIFY_FAILED|{OTHER_NAME.pattern}")
 
 # Triton puts these in front of what a model says.
 PREFIX = re.compile(r"^(\[request id: [^]]*\] )?(in ensemble '[^']*', )?")
@@ -89,7 +93,7 @@ def fault(exc: Exception, url: str, timeout: float) -> ClientError | None:
     if isinstance(exc, refusals()):
         return from_status(exc, url, timeout)
     if NOT_TRUSTED.search(str(exc)):
-        return not_trusted(url)
+        return not_trusted(url, str(exc))
     if isinstance(exc, TimeoutError):
         return no_answer(timeout)
     if NO_TLS.search(str(exc)):
@@ -111,7 +115,7 @@ def from_status(exc: Any, url: str, timeout: float) -> ClientError:
     message = PREFIX.sub("", lines[0])
     if status == "UNAVAILABLE" and message.startswith(("failed to connect", "errors resolving")):
         if NOT_TRUSTED.search(message):
-            return not_trusted(url)
+            return not_trusted(url, message)
         if "remote host: " in message or "lookup" in message:
             reason = message.rpartition(": ")[2].rstrip("]").lower()
             return ServerUnreachable(f"{url}: {reason}", START_IT)
@@ -161,7 +165,12 @@ def seconds(exc: Any) -> float:
     return float(min(int(wait), LONGEST_PAUSE_S)) if wait.isdecimal() else 0.0
 
 
-def not_trusted(url: str) -> ServerUnreachable:
+def not_trusted(url: str, why: str) -> ServerUnreachable:
+    if OTHER_NAME.search(why):
+        return ServerUnreachable(
+            f"{url}: its certificate has another name",
+            "ask under that one, or set BUNDLE_SERVER_NAME, or in Python server_name, to it",
+        )
     return ServerUnreachable(
         f"{url}: its certificate is not trusted",
         "set BUNDLE_CA_FILE, or in Python ca_file, to its CA's certificate or to itself",
