@@ -112,6 +112,7 @@ def about_files(
 ) -> int:
     """One after the other; prints what is found, and returns the exit code."""
     from bundle_client import Client, ClientError, Result
+    from bundle_client.errors import CONCERNS_ALL
     from bundle_client.show import as_json, as_table, print_error
     from bundle_client.sources import expand, name_of
     from scripts.base import console
@@ -127,6 +128,8 @@ def about_files(
                 print_error(refused)
                 if environment.get("JSON"):
                     print(as_json(refused))
+                if isinstance(fault, CONCERNS_ALL):
+                    break
             else:
                 print(as_json(found) if environment.get("JSON") else as_table(found, console.out))
     return 1 if failed else 0

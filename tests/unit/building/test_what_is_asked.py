@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from bundle_client import Client, PictureRefused, Result, Source
+from bundle_client import Client, PictureRefused, Result, ServerUnreachable, Source
 from bundle_client.sources import PICTURES
 from scripts.base.errors import UserError
 from scripts.recipes.asking import (
@@ -79,3 +79,12 @@ def test_each_file_has_its_line_of_json(tmp_path: Path, capsys: pytest.CaptureFi
     assert about_files(unasked, [str(file)], {"JSON": "1"}, PICTURES, refuse) == 1
     found = json.loads(capsys.readouterr().out)
     assert (found["source"], found["error"]["cause"]) == (str(file), "not a picture")
+
+
+def test_a_server_that_is_gone_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
+    def miss(client: Client, source: Source) -> Result:
+        raise ServerUnreachable("localhost:1: connection refused", "start it")
+
+    unasked = cast(Any, SimpleNamespace(known={"url": "localhost:1"}))
+    assert about_files(unasked, ["one.jpg", "two.jpg"], {}, PICTURES, miss) == 1
+    assert capsys.readouterr().err == "error: localhost:1: connection refused; start it\n"
