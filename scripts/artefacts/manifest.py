@@ -319,7 +319,9 @@ def digest(network: Path) -> str:
 
 
 def differences(old: Any, new: Any, name: str = "") -> list[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
+    """What one lacks altogether, it has nothing of."""
+    if all(each is None or isinstance(each, dict) for each in (old, new)) and (old or new):
+        old, new = old or {}, new or {}
         return [
             change
             for key in sorted(old.keys() | new.keys())

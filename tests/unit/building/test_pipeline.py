@@ -13,7 +13,7 @@ from bundle_serving.agreement import Bound, compare
 from bundle_serving.pictures import Transform
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from scripts.artefacts import samples
-from scripts.artefacts.manifest import Manifest, Torchvision, why_export
+from scripts.artefacts.manifest import Manifest, Torchvision, differences, why_export
 from scripts.artefacts.workspace import Workspace
 from scripts.base import files
 from scripts.base.errors import UserError
@@ -312,3 +312,14 @@ def test_few_pictures_are_shown_in_more_views(photos: Path) -> None:
     assert all(view.shape == (3, 56, 56) for view in shown)
     assert np.array_equal(shown[8], shown[0][:, :, ::-1])
     assert len(list(quantise.views(read * 20, how))) == 160  # enough: each as it is
+
+
+def test_what_came_or_went_is_told_by_its_names() -> None:
+    labels = {"labels": {"source": "street.txt", "sha256": "12ab"}}
+    came = ["labels.sha256: none -> 12ab", "labels.source: none -> street.txt"]
+    assert differences({"labels": None}, labels) == came
+    assert differences(labels, {}) == [
+        "labels.sha256: 12ab -> none",
+        "labels.source: street.txt -> none",
+    ]
+    assert differences({"labels": None}, {}) == []
