@@ -17,7 +17,6 @@ from scripts.recipes.asking import (
     find_asked,
     require_taken,
 )
-from scripts.recipes.pipelines import find_pipeline
 
 
 @pytest.mark.parametrize("setting", ASKED_ABOUT)
@@ -59,13 +58,6 @@ def test_what_a_command_is_asked_about() -> None:
         with pytest.raises(UserError, match=r"no \w+ given") as refused:
             find_asked(setting, "trace MODEL=mine", {})
         assert f"make trace MODEL=mine {given}" in str(refused.value.remedy)
-
-
-def test_places_are_not_written_to_a_file() -> None:
-    places = find_pipeline("places").recipe
-    places.require_asked(["photo.jpg"], {})
-    with pytest.raises(UserError, match="OUT is given, which takes no answers of places_ensemble"):
-        places.require_asked(["photo.jpg"], {"OUT": "answers.csv"})
 
 
 def test_each_file_has_its_line_of_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
