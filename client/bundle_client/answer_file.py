@@ -40,7 +40,7 @@ class AnswerFile:
     def _read(self, text: str) -> set[str]:
         try:
             if self.path.suffix != CSV:
-                return {json.loads(line)["source"] for line in text.splitlines()}
+                return {self._name_asked(line) for line in text.splitlines()}
             if not (text or self._head()).startswith(self._head()):
                 raise ValueError
             return {row[0] for row in csv.reader(io.StringIO(text.removeprefix(self._head())))}
@@ -49,6 +49,12 @@ class AnswerFile:
                 f"{self.path} has something else than answers with {self.top} labels each",
                 "give another name, or as many labels as before",
             ) from None
+
+    def _name_asked(self, line: str) -> str:
+        answer = json.loads(line)
+        if len(answer["labels"]) > self.top:  # a .parquet would lose them
+            raise ValueError
+        return str(answer["source"])
 
     def _head(self) -> str:
         return format_row(list_columns(self.top))

@@ -94,3 +94,14 @@ def test_what_cannot_be_written_is_told_before_the_server_is_asked(
         assert told in line and line.startswith("error: ") and done.returncode == 1
     assert other.read_text() == "date,price\n1,2"
     assert stand_in.most_at_once == 0
+
+
+def test_a_file_of_more_labels_is_left_as_it_is(stand_in: StandIn, tmp_path: Path) -> None:
+    out = tmp_path / "it.jsonl"
+    label = {"index": 1, "label": "mug", "probability": 0.5}
+    out.write_text(json.dumps({"source": "a.jpg", "labels": [label, label], "ms": 1.0}) + "\n")
+    before = out.read_text()
+    done = run("--url", stand_in.url, "--out", str(out), "--top", "1", "-", stdin=b"mug")
+    assert done.returncode == 1
+    assert b"something else than answers with 1 labels each" in done.stderr
+    assert out.read_text() == before
