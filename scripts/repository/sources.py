@@ -88,7 +88,8 @@ def _of_file(path: Path) -> Source:
     if path.suffix in PICKLED:
         raise UserError(
             f"FROM={path.name} is a pickle, which runs code when it is read",
-            "read it yourself and save it otherwise: skops.io.dump(model, 'model.skops')",
+            "read it yourself and save it otherwise: torch.onnx.export(…), or of scikit-learn "
+            "skops.io.dump(model, 'model.skops')",
         )
     if kind := _find_kind(path):
         return Source(path=path, kind=kind)

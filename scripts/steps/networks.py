@@ -205,9 +205,9 @@ def read_state(path: Path) -> dict[str, torch.Tensor]:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
 
-            state: dict[str, torch.Tensor] = load_file(path)
-            return state
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
+            loaded: Any = load_file(path)
+        else:
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # torch and safetensors raise a dozen different exceptions for other files
         raise UserError(
             f"{path.name} cannot be read as weights",
@@ -217,6 +217,12 @@ def read_state(path: Path) -> dict[str, torch.Tensor]:
     if not isinstance(inner, dict):
         raise UserError(
             f"{path.name} contains a {type(inner).__name__}, not a state dict",
+            "save it with torch.save(model.state_dict(), path)",
+        )
+    if not any(isinstance(each, torch.Tensor) for each in inner.values()):
+        raise UserError(
+            f"{path.name} contains {', '.join(map(str, [*inner][:5])) or 'nothing'}, "
+            "not a state dict",
             "save it with torch.save(model.state_dict(), path)",
         )
     return {str(name).removeprefix("module."): tensor for name, tensor in inner.items()}
@@ -230,6 +236,8 @@ def fill_weights(
         module.load_state_dict(state)
     except RuntimeError as fault:
         detail = " ".join(str(fault).split())[:160]
+        if foreign := [name for name in state if name not in module.state_dict()]:
+            detail = f"its {foreign[0]} is none of them; {detail}"
         raise UserError(f"{path.name} has no weights of {of} ({detail}…)", remedy) from None
     return module
 

@@ -22,6 +22,7 @@ from scripts.settings.architectures import DRAWN
 from scripts.steps import engine, export, networks, quantise
 from scripts.steps.eight_bits import Quantiser
 from scripts.steps.quantise import Asked
+from scripts.steps.vision import torchvision
 
 UNSEEN = 12345
 
@@ -52,6 +53,19 @@ def test_weights_of_another_network_are_refused_in_one_line(tmp_path: Path, arch
     with pytest.raises(UserError, match=f"weights.safetensors has no weights of {arch}") as refused:
         networks.build(Torchvision(arch, str(weights)))
     assert len(refused.value.cause) < 300 and "WEIGHTS=default" in refused.value.remedy
+
+
+def test_weights_saved_otherwise_are_read_or_refused_by_what_they_hold(tmp_path: Path) -> None:
+    module, weights = torchvision.models.squeezenet1_1(num_classes=3), tmp_path / "net.pth"
+    state = module.state_dict()
+    save_file({f"module.{name}": each for name, each in state.items()}, tmp_path / "p.safetensors")
+    assert networks.read_state(tmp_path / "p.safetensors").keys() == state.keys()
+    torch.save({"model": state, "epoch": 3}, weights)
+    with pytest.raises(UserError, match=r"net\.pth contains model, epoch, not a state dict"):
+        networks.read_state(weights)
+    torch.save({f"model.{name}": each for name, each in state.items()}, weights)
+    with pytest.raises(UserError, match=r"its model\.features\.0\.weight is none of them"):
+        networks.fill_weights(module, networks.read_state(weights), "it", weights)
 
 
 def test_the_mug_of_the_demo_is_a_mug(trained: Path) -> None:
