@@ -208,3 +208,7 @@ def test_pins_are_exact_and_used() -> None:
         for line in path.read_text().splitlines():
             if name := re.match(r"([\w.-]+)", line):
                 assert name[1].lower() in pinned or line.startswith("-r"), name[1]
+
+
+def test_the_readme_can_be_read_at_once() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) < 150
