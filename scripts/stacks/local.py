@@ -228,11 +228,12 @@ class LocalStack:
 
 
 def _require_plain_path() -> None:
-    """Triton starts its models' processes by a shell, to which it gives their paths as they are."""
-    if set(str(ROOT)) & set(" \t\n'\"\\$&();<>|`"):
+    """Triton starts its models' processes by a shell, to which it gives their paths as they are;
+    and their Python takes no letters beyond ASCII, whatever the locale."""
+    if set(str(ROOT)) & set(" \t\n'\"\\$&();<>|`") or not str(ROOT).isascii():
         raise UserError(
             f"without Docker, Triton cannot run in a folder with such a name: {ROOT}",
-            "move it to a path without spaces, quotes and the like",
+            "move it to a path of plain letters, without spaces, quotes and the like",
         )
 
 

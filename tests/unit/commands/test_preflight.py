@@ -66,7 +66,7 @@ def test_what_is_no_address_of_this_machine(address: str) -> None:
         ports.require_own(own)
 
 
-@pytest.mark.parametrize("name", ["my project", "it's", "a$b"])
+@pytest.mark.parametrize("name", ["my project", "it's", "a$b", "über"])
 def test_a_folder_that_triton_cannot_run_in(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """It says so before anything else is made."""
     monkeypatch.setattr(local, "ROOT", Path("/srv") / name)
