@@ -118,11 +118,11 @@ def test_a_stream_has_its_share_and_is_fast_enough(
             http2.Connection, "127.0.0.1", server.grpc_port, local_addr=("127.0.0.2", 0)
         )
         pieces = [*answered, PREFIX.pack(False, LARGE), bytes(size)]
-        return connection, connection.request(usual_fields(STREAM, 100), pieces)
+        return connection, connection.request(usual_fields(STREAM, 600), pieces)
 
     async def attack() -> set[str]:
         stopped = [await begin(LARGE - 1) for _ in range(9)]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             connection, slow = await begin(1_000_000)
             while not all(stream.ended.done() for _, stream in [*stopped, (connection, slow)]):
                 await asyncio.sleep(1)

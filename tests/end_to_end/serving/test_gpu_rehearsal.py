@@ -351,6 +351,7 @@ def test_another_pipeline_gets_a_plan_too(
     assert again.returncode == 0 and again.stderr == "", again.stderr
 
 
+@RARE
 def test_what_was_live_is_live_again_after_a_reboot(gpu: Project) -> None:
     """As Docker starts the container again, without a make."""
 
@@ -367,6 +368,7 @@ def test_what_was_live_is_live_again_after_a_reboot(gpu: Project) -> None:
         wait_until(partial(is_ready, ensemble), ensemble)
 
 
+@RARE
 def test_a_plan_computes_texts_of_all_lengths(gpu: Project) -> None:
     with Client(gpu.http) as client:
         short, long = client.sentiment("I love it!", "I hate this place. " * 2_000)
