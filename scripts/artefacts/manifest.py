@@ -319,7 +319,7 @@ def digest(network: Path) -> str:
 
 
 def differences(old: Any, new: Any, name: str = "") -> list[str]:
-    """What one lacks altogether, it has nothing of."""
+    """One that is None counts as empty beside the other's names."""
     if all(each is None or isinstance(each, dict) for each in (old, new)) and (old or new):
         old, new = old or {}, new or {}
         return [

@@ -11,7 +11,7 @@ from typing import Any
 from scripts.base.errors import UserError
 
 AGAIN = "save it as ONNX: torch.onnx.export(…)"
-TRUST = f"if you trust whoever made it: TRUST=1; otherwise have them {AGAIN}"
+TRUST = f"if you trust its maker: TRUST=1; otherwise have them {AGAIN}"
 # What a TorchScript reaches out by: libraries' own classes, in its state too; files, libraries' own
 # operators, and names that are not written out.
 CLASSES = rb"\btorch\.classes\.(?!quantized\.)"

@@ -74,7 +74,7 @@ def require_trusted(source: Source, trusted: bool) -> None:
     if source.program and not trusted:
         raise UserError(
             f"{source.other} {source.program}",
-            f"if you trust whoever made it: TRUST=1; otherwise {source.by_hand}",
+            f"if you trust its maker: TRUST=1; otherwise {source.by_hand}",
         )
 
 

@@ -15,7 +15,7 @@ LOOK_S = 1.0
 
 
 def read_counts(address: Address, pipeline: str, version: int | None = None) -> Seen:
-    """In the last minute, to whoever asked this pipeline but us; of one version, or of all."""
+    """In the last minute, to all clients of this pipeline but us; of one version, or of all."""
     asked = urllib.request.Request(f"{address.url}/page/live.json")
     with suppress(OSError, ValueError), address.open(asked, timeout=5) as answer:
         of_it = [

@@ -111,7 +111,7 @@ class Fleet:
             yield task.address
 
     def read_counts(self, servers: Sequence[str]) -> Seen:
-        """What they answered to whoever asked this pipeline, as their doors say."""
+        """What they answered to clients of this pipeline, as their doors say."""
         name, address = self.new.pipeline.ensemble, self.server.http
         return sum(
             (read_counts(replace(address, server=each), name) for each in servers), Seen(0, 0)

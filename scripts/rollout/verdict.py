@@ -86,7 +86,7 @@ def objection(old: Figures, new: Figures, max_p99_ratio: float) -> str | None:
 
 @dataclass(frozen=True)
 class Seen:
-    """What servers answered in the last minute, whoever asked; who was refused is not counted."""
+    """What servers answered all clients in the last minute, without what was refused."""
 
     asked: int
     failed: int

@@ -19,7 +19,7 @@ TRITON = re.compile(r"([IWEF])(\d\d)(\d\d) (\d\d:\d\d:\d\d\.\d{3})\d* \d+ (.*)")
 OF_A_SWARM = re.compile(r"\S+_(\w+\.\d{1,5}|balancer)(?:\.\w+)+@(\S+) +\| (.*)")
 # Before each line of a cluster's: [pod/NAME/server] the line
 OF_A_POD = re.compile(r"\[pod/(\S+)/\w+\] (.*)")
-# Before each line of one that did not come to serve.
+# Before each line of one that did not start.
 REFUSED = "refused: "
 WIDTH = len("keeper")
 NO_GPU = re.compile(

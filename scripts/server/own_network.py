@@ -64,7 +64,7 @@ def _with_steps(name: str, recipe: Image, words: Mapping[str, str]) -> Image:
         raise UserError(
             f"{' and '.join(each.name for each in found.values())} beside {path.name} would run in "
             "the server",
-            f"if you trust whoever wrote it: TRUST=1; otherwise take {path.name} elsewhere",
+            f"if you trust its author: TRUST=1; otherwise take {path.name} elsewhere",
         )
     for each in found.values():
         console.note(f"with {each}, in the place of the usual step")

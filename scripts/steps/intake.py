@@ -274,7 +274,7 @@ def ready(is_local: bool) -> None:
 
 def _not_loaded(shown: str, fault: Exception, file: str) -> UserError:
     if "trust_remote_code" in str(fault):
-        return UserError(f"{shown} brings code of its own", "if you trust whoever made it: TRUST=1")
+        return UserError(f"{shown} brings code of its own", "if you trust its maker: TRUST=1")
     message = " ".join(str(fault).split()).partition(". ")[0][:200]
     if Path(shown).is_dir():
         return UserError(f"{shown} has no classifier of pictures: {message}", "name another folder")
