@@ -48,6 +48,7 @@ def test_a_refused_picture_comes_with_the_models_own_words(invalid: str) -> None
         ),
         ("404", "Request for unknown model: 'm' is not found", ModelUnavailable),
         ("StatusCode.NOT_FOUND", "Request for unknown model: 'm'", ModelUnavailable),
+        ("400", "the request is malformed, or its path has an escaped slash", ModelUnavailable),
         ("503", "Request for unknown model: 'm' has no available versions", ModelUnavailable),
         ("StatusCode.UNAVAILABLE", "Request for unknown model: 'm' has no", ModelUnavailable),
         ("401", "no valid API key; send the header", KeyRefused),

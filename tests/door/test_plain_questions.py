@@ -93,6 +93,7 @@ def test_good_and_bad_pictures_in_one_request(server: Asked, files: dict[str, Pa
         (MODEL + "&top=many", ["--data-binary", "@low.jpg"], 400, "top=many is not a number"),
         (MODEL + "&topp=3", ["--data-binary", "@low.jpg"], 400, "topp is not a parameter of this"),
         (MODEL + "&timings=yes", ["--data-binary", "@low.jpg"], 400, "timings=yes is neither"),
+        (MODEL + "&mask=1", ["--data-binary", "@low.jpg"], 400, "picture gives no mask"),
         (MODEL + "&top", ["--data-binary", "@low.jpg"], 400, "top= is not a number"),
         (MODEL + "&top=1&top=2", ["--data-binary", "@low.jpg"], 400, "top is given twice"),
         (f"model={'x' * 300}", ["--data-binary", "@low.jpg"], 400, "model has 300 characters"),

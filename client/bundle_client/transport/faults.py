@@ -51,6 +51,8 @@ SIGNATURE = re.compile(
 )
 # The same of a frame that is sent as if it were a picture.
 NO_SEQUENCE = "must specify a non-zero or non-empty correlation ID"
+# What the door says of a model's name with a slash in it (bundle_door/front/config).
+ESCAPED_SLASH = "escaped slash"
 # What tritonclient says of an error that is not worded as Triton does it.
 FOREIGN = ("an exception occurred in the client", "client received an empty response")
 # What OpenSSL says of a server without TLS.
@@ -138,7 +140,7 @@ def from_status(exc: Any, url: str, timeout: float) -> ClientError:
             f"{url} answers HTTP {status}, but not as Triton does",
             "check the address: something else may be listening there",
         )
-    if status in ("404", "NOT_FOUND") or "unknown model" in message:
+    if status in ("404", "NOT_FOUND") or "unknown model" in message or ESCAPED_SLASH in message:
         return ModelUnavailable(f"{url}: {message}", SEE_MODELS)
     if status in ("503", "429", "UNAVAILABLE"):
         cause, _, remedy = message.partition("; ")

@@ -39,6 +39,9 @@ TOO_MUCH = Refused(
 # What Triton puts before a model's words, and where to look if those say no remedy.
 ENSEMBLE = re.compile(r"^in ensemble '[^']*', ")
 LOG = "see the server's log (make logs)"
+# What Triton says of a frame that comes without its sequence, and where it is asked instead.
+NO_SEQUENCE = "must specify a non-zero or non-empty correlation ID"
+OF_A_SEQUENCE = "it takes the frames of a sequence: send them to its /infer with a sequence_id"
 # A parameter: 1, and the answer says which class each pixel belongs to.
 MASK = "mask"
 
@@ -68,6 +71,7 @@ class PlainQuestions:
             sent = await self._files(request) if form else [File("", request.chunks)]
             signature = await self._triton.signature(model, "")
             check_takes_pictures(model, signature)
+            check_has_mask(model, signature, request)
         except Refused as refused:
             return explain_refusal(refused)
         if form:
@@ -179,6 +183,11 @@ def check_takes_pictures(model: str, signature: Signature) -> None:
         )
 
 
+def check_has_mask(model: str, signature: Signature, request: Request) -> None:
+    if request.query.get(MASK) == "1" and signature.output != AREAS:
+        raise Refused(400, f"{model} gives no mask; omit {MASK}=1, or choose another model")
+
+
 def list_outputs(signature: Signature, top: int | None) -> Sequence[Any]:
     """The outputs to ask for; none means all."""
     if signature.output in (BOXES, AREAS):
@@ -267,4 +276,5 @@ def explain_refusal(refused: Refused) -> Answer:
 def why(refused: Refused) -> dict[str, str]:
     cause, _, remedy = ENSEMBLE.sub("", str(refused)).partition("; ")
     usual = "make models lists the models" if refused.status == 404 else LOG
+    usual = OF_A_SEQUENCE if NO_SEQUENCE in cause else usual
     return {"cause": cause, "remedy": remedy or usual}

@@ -7,6 +7,8 @@ import random
 import socket
 import subprocess
 import threading
+import urllib.error
+import urllib.request
 import wave
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
@@ -235,6 +237,9 @@ def test_sequences_may_have_names(video: Project) -> None:
             assert ask_alone(video, "video", sequence_id=name, **flags) == count
     with pytest.raises(InferenceServerException, match="must specify a non-zero or non-empty"):
         ask_alone(video, "video")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"http://{video.http}/classify?model=video", file(PICTURES[0]))
+    assert "with a sequence_id" in json.load(refused.value)["error"]["remedy"]
 
 
 def clip(path: Path, frames: int = 30) -> Path:
