@@ -48,7 +48,6 @@ RULES: dict[str, tuple[str, ...]] = {
     "scripts/measuring/": (f"{MEASURING}bench.py", f"{MEASURING}comparison.py"),
     "scripts/recipes/": (
         *(f"{SERVING}kinds.py", f"{OWN}add_model.py", f"{OWN}own_main.py", "kinds/"),
-        f"{SERVING}starving.py",
     ),
     "scripts/repository/": (f"{KEEPING}rollout.py", f"{OWN}own_models.py", f"{OWN}add_model.py"),
     "scripts/program/": (f"{BUILDING}program.py",),

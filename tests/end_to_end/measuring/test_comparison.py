@@ -67,6 +67,7 @@ def test_an_unknown_precision_is_one_line(project: Project) -> None:
     assert "PRECISION=int5" in line
 
 
+@pytest.mark.rare
 def test_a_network_of_ones_own(tmp_path: Path, photo: str) -> None:
     draw_network(tmp_path / "birds.onnx")
     settings = {"FLAVOUR": "local", "ARCH": "", "WEIGHTS": ""}

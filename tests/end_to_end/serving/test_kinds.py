@@ -84,9 +84,9 @@ QUICK = {"WATCH_SECONDS": "1", "MAX_P99_RATIO": "20"}
 LIGHT = ("sentiment", "cascade")
 
 
-@pytest.mark.long
+@pytest.mark.rare
 @locally
-@pytest.mark.parametrize("name", ["sentiment", pytest.param("cascade", marks=pytest.mark.rare)])
+@pytest.mark.parametrize("name", LIGHT)
 def test_rollouts_lose_no_request(name: str, served: Project, bring: Bring) -> None:
     project = bring(name)
     recipe = recipe_of(project, name)

@@ -87,6 +87,7 @@ def test_one_model_is_loaded_and_reports_three_parts(one: Project) -> None:
     assert "ready · " in one.made("status")
 
 
+@pytest.mark.rare
 @pytest.mark.skipif(not has_libb64(), reason=f"no perf_analyzer here: {LIBB64_REMEDY}")
 def test_bench_tells_the_parts_of_the_one_step(one: Project) -> None:
     shown = one.made("bench", "QUICK=1")

@@ -72,7 +72,7 @@ def serve(folder: Path, config: str) -> Iterator[Callable[[], float]]:
         yield lambda: count_busy(server, pool)
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_instances_starve_that_wait_for_requests(tmp_path: Path) -> None:
     mended = text_format.Parse(CONFIG, ModelConfig())
     assert configs.drop_delay(mended, CPU)

@@ -11,7 +11,7 @@ from tests.tensorrt.test_nvidias_parser import importable, types_after_its_step
 
 __all__ = ["importable"]
 
-pytestmark = [needs_nvidias_builder, pytest.mark.long]
+pytestmark = [needs_nvidias_builder, pytest.mark.rare]
 
 
 @pytest.mark.skipif(not (VENV / "minilm").is_dir(), reason="minilm is not installed")
