@@ -38,6 +38,8 @@ def main() -> int:
         settings = up.fill_from_version(
             settings, pipelines.main(), served.serving(pipelines.main())
         )
+    else:  # whatever was the main one before: the earlier steps have made this one
+        pipelines.make_main(pipelines.DEFAULT)
     stack = (StepsRanBeforeOnGpu if settings.flavour == "gpu" else StepsRanBefore)(settings)
     how = layouts.layout(settings, stack.engine)
     with lock.one_at_a_time():

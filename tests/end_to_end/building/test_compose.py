@@ -15,6 +15,7 @@ import pytest
 import docker
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
+from tests.networks import draw_network
 from tests.plugin import require_docker
 from tests.project import Project, error_lines, picture, wait_until
 
@@ -141,6 +142,17 @@ def test_what_cannot_be_had_is_named_in_the_log(alone: Alone) -> None:
     (line,) = error_lines(logs.replace("\033[2K", ""))  # Compose 2.26 erases nothing first
     assert "there is no weights file at build/nowhere.pth" in line
     alone.up()  # as before
+
+
+def test_a_network_of_ones_own_comes_and_goes(alone: Alone) -> None:
+    own = alone.path / "own"
+    own.mkdir()
+    os.chown(own, OWNER, OWNER)
+    draw_network(own / "birds.onnx")
+    alone.up(FROM="own/birds.onnx", ARCH="", WEIGHTS="")
+    assert reason_not_to_trust(f"http://{alone.project.http}", "birds") is None
+    alone.up()  # as before
+    answers(alone.project)
 
 
 def test_a_change_is_a_new_version(alone: Alone) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelDynamicBatching, ModelInput
 
@@ -87,6 +88,18 @@ def test_compose_and_settings_agree_on_defaults() -> None:
     for name, default in defaults:
         if DEFAULTS.get(name):
             assert default == DEFAULTS[name], name
+
+
+def test_another_setting_of_a_step_is_another_server() -> None:
+    """Newer Composes do not replace the server where only a step before it has changed."""
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    steps = [services[name] for name in ("export", "engine", "layout")]
+    read = {each.split("=")[0] for step in steps for each in step["environment"]} - {"<<"}
+    read |= {*re.findall(r"\$\{(\w+)", " ".join(map(str, (step["command"] for step in steps))))}
+    server = services["server"]
+    given = {*re.findall(r"\$\{(\w+)", server["labels"]["triton-bundle.fingerprint"])}
+    of_steps = {"FLAVOUR", "TORCH_HOME", "SSL_CERT_FILE", "PYTHONPATH"}
+    assert len(read) > 15 and not read - of_steps - given - {*server["environment"]}
 
 
 def test_links_in_the_documents_lead_somewhere() -> None:
