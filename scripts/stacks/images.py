@@ -108,11 +108,15 @@ class Images:
         return root if root.is_dir() else None
 
     def list_replaced(self) -> list[tuple[str, int, datetime]]:
-        """Those of this project whose name a newer build took: id, bytes, when it was built."""
+        """Those of this project whose name a newer build took: id, bytes, when it was built. One that
+        a container has, as that of the ports may for long, cannot go."""
+        engine = self._compose.engine
+        used = {each.attrs["ImageID"] for each in engine.containers.list(all=True, sparse=True)}
         filters = {"dangling": True, "label": f"{PROJECT}={self._compose.project}"}
         return [
             (str(each.id), each.attrs["Size"], datetime.fromisoformat(each.attrs["Created"]))
-            for each in self._compose.engine.images.list(filters=filters)
+            for each in engine.images.list(filters=filters)
+            if each.id not in used
         ]
 
     def sbom(self) -> str | None:
