@@ -108,8 +108,8 @@ class Images:
         return root if root.is_dir() else None
 
     def list_replaced(self) -> list[tuple[str, int, datetime]]:
-        """Those of this project whose name a newer build took: id, bytes, when it was built. One that
-        a container has, as that of the ports may for long, cannot go."""
+        """Those of this project whose name a newer build took, and which no container has, as that
+        of the ports may for long: id, bytes, when it was built."""
         engine = self._compose.engine
         used = {each.attrs["ImageID"] for each in engine.containers.list(all=True, sparse=True)}
         filters = {"dangling": True, "label": f"{PROJECT}={self._compose.project}"}
