@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import sys
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
@@ -89,6 +90,9 @@ def test_a_network_of_ones_own_is_the_main_one(fresh: Project, tmp_path: Path) -
     refused = fresh.make("up", **words, SAMPLE=f"{tmp_path}/photo.jpg=heron")
     (line,) = error_lines(refused.stderr)
     assert "not heron" in line and "birds serves all the same" in line
+    versions = ["tests/unit/building/test_versions.py", "-n", "0", "-m", "not long"]
+    tried = fresh.run_command(sys.executable, "-m", "pytest", *versions)
+    assert tried.returncode == 0, "what the checkout serves changes no result of its tests"
     plain = ask_plainly(fresh, picture())
     assert plain["model"] == "birds" and plain["labels"][0]["label"] in LABELS
     with Client(fresh.http) as by_http, Client(fresh.grpc, "grpc") as by_grpc:
