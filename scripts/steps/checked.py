@@ -101,6 +101,8 @@ def finish(
     draft: Path, made: Made, asked: Shown, reference: NDArray[Any], bound: Bound
 ) -> NDArray[Any]:
     """Returns the ONNX file's scores."""
+    if not np.isfinite(reference).all():
+        raise UserError("the network gives NaN or infinity for a picture", "check its weights")
     path = network_in(draft)
     with step(f"comparing the converted network with {made.called}"):
         scores = rows(session(path, "the exported network"), asked.pixels, made.together)

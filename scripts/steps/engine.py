@@ -150,9 +150,9 @@ def _require_labels(proof: dict[str, Any], onnx: Path, labels: Labels | None) ->
     """Raises UserError where it costs labels."""
     if not labels:
         return proof
-    precision, data = proof["precision"], labels.labelled.name
+    precision = proof["precision"]
     paired = _ask_both(onnx, precision, labels)
-    said = f"on {paired.of} labelled pictures of {data}, against float32: {paired}"
+    said = f"on {paired.of} labelled pictures, against float32: {paired}"
     if paired.judge(labels.most_drop / 100) == "worse":
         raise UserError(
             f"{precision} is right more seldom ({said}; MAX_DROP={labels.most_drop:g} is the most)",
@@ -172,10 +172,10 @@ def _require_order(labels: Labels, ordered: Path) -> None:
     files.write(ordered, "".join(f"{label}\n" for label in reorder(classes, order)))
     of, right = len(truth), int((order[truth] == first).sum())
     raise UserError(
-        f"labels stand in another order than the network's classes: on {of} of "
-        f"{labels.labelled.name}, {answers.right.mean():.0%} are right, and {right / of:.0%} in "
-        "that order",
-        f"give LABELS={ordered.relative_to(ROOT)}",
+        f"labels stand in another order than the network's classes: on {of} labelled pictures, "
+        f"{answers.right.mean():.0%} are right, and {right / of:.0%} in that order",
+        f"give LABELS={ordered.relative_to(ROOT)}; for make publish, copy it over the pipeline's "
+        "file of labels",
     )
 
 

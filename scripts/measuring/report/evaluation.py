@@ -96,7 +96,7 @@ def warnings(figures: Figures, left_out: int, where: str) -> list[str]:
     if figures.labels:
         found.append(
             "the classes stand in another order than LABELS: in the order of the answers they are "
-            f"in {where}/{LABELS}; give it as LABELS="
+            f"in {where}/{LABELS}; copy it over the pipeline's file of labels, and make publish"
         )
     if figures.refused:
         name, why = next(iter(figures.refused.items()))

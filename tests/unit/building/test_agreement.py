@@ -1,11 +1,14 @@
 """Whether a whole answer says the same as another one."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from bundle_serving.agreement import Bound, compare, of_answers
 from bundle_serving.infer import Answer
-from scripts.steps import gate
+from scripts.base.errors import UserError
+from scripts.steps import checked, gate
 from scripts.steps.engine import BOUNDS
 
 BOUND = Bound(0.05)
@@ -62,3 +65,10 @@ def test_nothing_was_asked() -> None:
 def test_what_it_says_is_true_of_texts_and_sounds_too() -> None:
     scores = np.array([[0.0, 5.0], [5.0, 0.0]], np.float32)
     assert str(compare(scores, scores)) == "top-1 equal on 2 of 2, probabilities within 0"
+
+
+def test_weights_that_give_no_numbers_are_no_fault_of_the_conversion(tmp_path: Path) -> None:
+    made = checked.Made({}, False, {}, ["a", "b"], {}, "PyTorch")
+    asked, given = checked.Shown([], np.zeros((1, 3, 4, 4))), np.array([[0.5, np.nan]])
+    with pytest.raises(UserError, match="gives NaN or infinity for a picture"):
+        checked.finish(tmp_path, made, asked, given, BOUND)

@@ -379,7 +379,7 @@ def test_labels_in_another_order_are_written_in_that_of_the_answers(tmp_path: Pa
     figures = compute_figures(given, np.ones(60), 1.0, {}, None)
     assert figures.labels == ["song thrush", "crow", "robin"]
     (told,) = evaluation.warnings(figures, 0, "build/eval")
-    assert "another order than LABELS" in told and "build/eval/labels.txt" in told
+    assert "another order than LABELS" in told and "build/eval/labels.txt; copy it" in told
 
 
 def test_rows_of_json_are_texts(tmp_path: Path) -> None:
