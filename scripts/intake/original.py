@@ -23,6 +23,7 @@ from scripts.intake.signature import Signature
 Runnable: TypeAlias = Any
 
 REMEDY = "check that it runs by itself, or export it again"
+SAID = 300  # characters of what an engine says
 # How far from usual inputs a network is probed: scores leave any interval there, and
 # probabilities do not.
 WILD = (30.0, 1000.0)
@@ -72,7 +73,10 @@ def rows(asked: Session, pixels: NDArray[np.uint8], together: bool) -> NDArray[n
 
 
 def explain_refusal(name: str, fault: Exception) -> UserError:
-    return UserError(f"{name} cannot be run: {' '.join(str(fault).split())[:300]}", REMEDY)
+    said = " ".join(str(fault).split())
+    if len(said) > SAID:  # where it is comes first, and why last
+        said = f"{said[: SAID // 3]} … {said[-SAID * 2 // 3 :]}"
+    return UserError(f"{name} cannot be run: {said}", REMEDY)
 
 
 class Original:

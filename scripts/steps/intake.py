@@ -14,6 +14,8 @@ import logging
 import os
 import sys
 import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,10 +181,10 @@ def _of_timm(name: str, shown: str, weights: str, size: Size | None, path: Path)
         import timm
         from timm.data import ImageNetInfo
 
-        known: dict[str, Any] = {"img_size": size} if size else {}
         file = weights if weights not in ("default", "random") else ""
+        create = partial(timm.create_model, name, pretrained=weights == "default")
         try:
-            module = timm.create_model(name, pretrained=weights == "default", **known)
+            module = _create_in_size(create, size)
             if file:
                 timm.models.load_checkpoint(module, file)
         except RuntimeError as fault:
@@ -208,6 +210,17 @@ def _of_timm(name: str, shown: str, weights: str, size: Size | None, path: Path)
     return Found(pictures, tuple(labels))
 
 
+def _create_in_size(create: Callable[..., nn.Module], size: Size | None) -> nn.Module:
+    """Transformers of pictures must know it beforehand; others take any, and do not know it."""
+    if size:
+        try:
+            return create(img_size=size)
+        except TypeError as fault:
+            if "img_size" not in str(fault):
+                raise
+    return create()
+
+
 def _of_hugging_face(
     source: str, size: Size | None, pictures_given: bool, path: Path, trusted: bool
 ) -> Found:
@@ -227,9 +240,10 @@ def _of_hugging_face(
                     f"{source} is a detector, which is taken from a folder alone",
                     "save it and its processor to one: save_pretrained(folder); FROM=folder",
                 )
-            module = AutoModelForImageClassification.from_pretrained(
-                source, trust_remote_code=trusted
+            module, found = AutoModelForImageClassification.from_pretrained(
+                source, trust_remote_code=trusted, output_loading_info=True
             )
+            require_whole(source, module, found)
         except UserError:
             raise
         except Exception as fault:
@@ -252,6 +266,16 @@ def _of_hugging_face(
         several = config.problem_type == "multi_label_classification"
     _export(Logits().eval(), pictures, path)
     return Found(pictures, labels, "multi-label" if several else "scores")
+
+
+def require_whole(source: str, module: nn.Module, found: Mapping[str, Any]) -> None:
+    """transformers makes up the weights that it does not find."""
+    if lacking := sorted(found["missing_keys"]):
+        raise UserError(
+            f"{source} lacks {len(lacking)} weights of {type(module).__name__}, such as "
+            f"{lacking[0]}",
+            "save the whole network: model.save_pretrained(folder)",
+        )
 
 
 def ready(is_local: bool) -> None:
@@ -303,7 +327,7 @@ def _observe_processor(source: str, pictures_given: bool, trusted: bool) -> dict
             raise _not_loaded(source, fault, "") from None
         raise UserError(
             f"{source} does not say how it wants pictures (preprocessor_config.json)",
-            'say it: PICTURES="resize: 256, crop: 224, …"',
+            'say it: SIZE=224 PICTURES="resize: 256, crop: 224, …"',
         ) from None
     found = metadata.of_hugging_face(processor.to_dict())
     if pictures_given:
@@ -350,7 +374,8 @@ def _trace(module: Any, example: Any, path: Path) -> None:
     except Exception as fault:
         message = " ".join(str(fault).split()).partition(". ")[0][:200]
         raise UserError(
-            f"PyTorch cannot export it to ONNX: {message}", f"save it as {SAVE}"
+            f"PyTorch cannot export it to ONNX: {message}",
+            f"try another SIZE=, or save it as {SAVE}",
         ) from None
 
 

@@ -28,7 +28,7 @@ from scripts.artefacts.onnx_file import BATCH, save, trace_to_file
 from scripts.base.errors import UserError
 from scripts.intake import metadata
 from scripts.intake.original import rows, session
-from scripts.steps.intake import CLOSE
+from scripts.steps.intake import CLOSE, require_whole
 from scripts.steps.networks import Network, make_asker
 
 BACKGROUND = "__background__"
@@ -160,12 +160,7 @@ def _load_folder(folder: Path, side: int) -> tuple[nn.Module, Any]:
         raise UserError(
             f"transformers cannot read {folder.name} as a detector: {message}", ANOTHER
         ) from None
-    if lacking := sorted(found["missing_keys"]):
-        raise UserError(
-            f"{folder.name} lacks {len(lacking)} weights of {type(module).__name__}, such as "
-            f"{lacking[0]}",
-            "save the whole detector: model.save_pretrained(folder)",
-        )
+    require_whole(folder.name, module, found)
     if not hasattr(processor, "post_process_object_detection"):
         raise UserError(f"{type(processor).__name__} reads no boxes", ANOTHER)
     return module.eval(), processor

@@ -1,0 +1,66 @@
+"""What libraries know by name or keep in a folder: taken whole, and in the size that is asked."""
+
+from pathlib import Path
+
+import onnx
+import pytest
+import torch
+
+from kinds.text import classifiers
+from scripts.base.errors import UserError
+from scripts.intake.original import explain_refusal
+from scripts.steps import intake
+from scripts.steps.vision import torchvision
+
+# After torchvision, or their imports fail beside a PyTorch for CPUs alone.
+import transformers  # isort: skip
+
+assert torchvision
+
+SMALL = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+LAYERS = SMALL | {"intermediate_size": 8}
+
+
+def test_a_folder_without_the_last_layer(tmp_path: Path) -> None:
+    """transformers makes one up, which answers by chance."""
+    config = transformers.ViTConfig(**LAYERS, image_size=32)
+    transformers.ViTModel(config).save_pretrained(tmp_path)
+    transformers.ViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="lacks 2 weights of ViTForImageClassification"):
+        intake.take(str(tmp_path), "default", None, False, tmp_path / "model.onnx")
+
+
+def test_an_encoder_of_texts_without_the_last_layer(tmp_path: Path) -> None:
+    transformers.BertModel(transformers.BertConfig(**LAYERS, vocab_size=9)).save_pretrained(
+        tmp_path
+    )
+    words = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "a": 5}
+    transformers.BertTokenizer(vocab=words).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="lacks 2 weights of BertForSequenceClassification"):
+        classifiers.build(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["test_resnet", "test_vit"])
+def test_the_size_of_a_network_of_timms(name: str, tmp_path: Path) -> None:
+    intake.take(f"timm/{name}", "random", (64, 64), False, tmp_path / "model.onnx")
+    (taken,) = onnx.load(tmp_path / "model.onnx").graph.input
+    assert [each.dim_value for each in taken.type.tensor_type.shape.dim][2:] == [64, 64]
+
+
+def test_a_folder_that_does_not_say_its_size(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = transformers.ViTConfig(**LAYERS, image_size=32)
+    transformers.ViTForImageClassification(config).save_pretrained(tmp_path)
+    for given, what in ((False, "SIZE=224 PICTURES="), (True, "try another SIZE=")):
+        with pytest.raises(UserError) as refusal:
+            intake.take(str(tmp_path), "default", None, given, tmp_path / "model.onnx")
+        assert what in refusal.value.remedy
+    intake.take(str(tmp_path), "default", (32, 32), True, tmp_path / "model.onnx")
+
+
+def test_an_engines_reason_comes_last() -> None:
+    where = "load_utils.h:46 void ValidateOpsetForDomain(const std::unordered_map<std::string>&)"
+    fault = RuntimeError(f"FAIL : {where * 5} official support is till opset 26.")
+    said = explain_refusal("net.onnx", fault).cause
+    assert said.startswith("net.onnx cannot be run: FAIL : load_utils.h")
+    assert said.endswith("till opset 26.") and len(said) < 350
