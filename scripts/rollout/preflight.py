@@ -9,7 +9,10 @@ from scripts.repository import archive, live, model_folders
 from scripts.repository.archive import Version
 
 STAYS = "the live version keeps serving"
-ANYWAY = "to roll it out anyway: make rollout ANYWAY=1"
+
+
+def describe_anyway(version: Version) -> str:
+    return f"to roll it out anyway: make rollout{version.pipeline.option} ANYWAY=1"
 
 
 def require_sound(old: Version, new: Version, engine: Engine) -> None:
@@ -38,7 +41,7 @@ def require_sound(old: Version, new: Version, engine: Engine) -> None:
                 what = "is not the file that was published" if has else "is missing"
                 raise UserError(
                     f"{name} of {model} in {new.title} {what}",
-                    f"{STAYS}; publish it again: make publish",
+                    f"{STAYS}; publish it again: make publish{new.pipeline.option}",
                 )
     for model in (*new.models, new.pipeline.ensemble):
         model_folders.config_in_use(live.REPOSITORY, model, engine)
@@ -72,7 +75,7 @@ def require_trained(old: Version, new: Version) -> None:
     if is_untrained(new) and not is_untrained(old):
         raise UserError(
             f"{new.title} has untrained weights, but the live version has trained ones",
-            f"{STAYS}; {ANYWAY}",
+            f"{STAYS}; {describe_anyway(new)}",
         )
 
 

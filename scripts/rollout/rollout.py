@@ -25,8 +25,8 @@ from scripts.repository.shared import Shared
 from scripts.rollout.counts import Clients
 from scripts.rollout.labelled import NOT_PROVED, Contest, ContestOfClasses, ContestOfFigures
 from scripts.rollout.preflight import (
-    ANYWAY,
     STAYS,
+    describe_anyway,
     is_untrained,
     require_room,
     require_sound,
@@ -288,7 +288,7 @@ def compare_labelled(
         verdict, right = contest.judge(live, candidate, running.settings.max_drop)
     contest.note(new, right, running.shared)
     if verdict.objection:
-        raise Refused(new.number, verdict.objection, f"{STAYS}; {ANYWAY}")
+        raise Refused(new.number, verdict.objection, f"{STAYS}; {describe_anyway(new)}")
     console.note(f"on labelled data: {verdict.what}")
     return f"; {verdict.what}"
 
@@ -402,7 +402,7 @@ def require_agreement(found: Agreement, candidate: Version, least_percent: float
     if not found.enough(least_percent):
         reason = f"{found}, but MIN_AGREEMENT requires {least_percent:g}%"
         own = "compare on your own photos: SAMPLES=photos"
-        raise Refused(candidate.number, reason, f"{STAYS}; {own}, or {ANYWAY}")
+        raise Refused(candidate.number, reason, f"{STAYS}; {own}, or {describe_anyway(candidate)}")
 
 
 def ask_version(

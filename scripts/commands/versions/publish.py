@@ -42,7 +42,7 @@ def main() -> int:
         serving = served.serving(pipeline)
         if known is None or serving is None:
             raise UserError(
-                "no server is running to publish alongside",
+                f"{pipeline.name} is not served, so there is nothing to publish alongside",
                 f"start one: {served.brings_up(pipeline)}",
             )
         settings = up.settings_of(pipeline, known.settings, serving)

@@ -30,6 +30,7 @@ def main() -> int:
         if target == up.version.number:
             console.note(
                 f"{up.version.describe()} is already live; make a new one with make publish"
+                f"{up.version.pipeline.option}"
             )
             return 0
         if asked.shadow:

@@ -22,7 +22,8 @@ def main() -> int:
         target = rollout.choose_version(up, asked.version)
         if target == up.version.number:
             raise UserError(
-                f"{up.version.describe()} is the live one", "make another with make publish"
+                f"{up.version.describe()} is the live one",
+                f"make another with make publish{up.version.pipeline.option}",
             )
         shadow.try_unseen(target, up, asked.share or 10, 60 * asked.minutes, may_end_early=True)
     return 0

@@ -1,5 +1,6 @@
 """What is decided about versions, without a server."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from scripts.recipes.layout import CPU
 from scripts.repository import archive, history, layout_number, live
 from scripts.repository.archive import Version
 from scripts.repository.history import BEGINS, PUBLISHED, REMOVED, SERVES, STAYED, Event
-from scripts.rollout.preflight import require_same_shapes, require_trained
+from scripts.rollout.preflight import describe_anyway, require_same_shapes, require_trained
 from scripts.rollout.stream import Answer
 from scripts.rollout.verdict import Agreement, Figures, is_undecided, objection
 from scripts.server.triton.control import pin_steps, serving_both
@@ -184,7 +185,9 @@ def test_untrained_weights_do_not_follow_trained_ones(here: Path) -> None:
     trained, random = versions
     with pytest.raises(UserError, match="version 2 has untrained weights") as refused:
         require_trained(trained, random)
-    assert "ANYWAY=1" in refused.value.remedy
+    assert refused.value.remedy.endswith(": make rollout ANYWAY=1")
+    other = replace(random, pipeline=replace(random.pipeline, name="birds"))
+    assert describe_anyway(other).endswith(": make rollout MODEL=birds ANYWAY=1")
     for old, new in ((trained, trained), (random, random), (random, trained)):
         require_trained(old, new)
 
