@@ -117,7 +117,7 @@ class Compose:
             environment["CUDA_VISIBLE_DEVICES"] = self._settings.gpus
         return environment
 
-    def read(self, *options: str, wanted: State) -> dict[str, Any]:
+    def read(self, *options: str, wanted: State | None = None) -> dict[str, Any]:
         """The configuration, as Compose resolves it."""
         asked = self.run(*options, "config", "--format", "json", wanted=wanted, quiet=True)
         require_done(asked, "Compose cannot read its configuration", "check COMPOSE_OVERRIDE")

@@ -59,6 +59,7 @@ class Images:
         watched = announced and console.out.is_terminal
         built = self._compose.run("build", service, quiet=not watched, progress="auto")
         if built.returncode:
+            self._compose.read()  # says it if COMPOSE_OVERRIDE is wrong
             why = "see above" if watched else last_line(built.stderr)
             raise UserError(
                 f"the image of {service} cannot be built: {why}",

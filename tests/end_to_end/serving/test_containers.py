@@ -16,8 +16,11 @@ from bundle_client import __version__
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from scripts.artefacts.manifest import read_pins
-from scripts.settings.settings import Settings
+from scripts.base.errors import UserError
+from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks.admin_key import NOBODY
+from scripts.stacks.compose import Compose
+from scripts.stacks.images import Images
 from scripts.stacks.memory import limit_mb
 from tests.end_to_end.own.test_own_models import simple
 from tests.plugin import ON_A_GPU, require_docker
@@ -204,6 +207,17 @@ def compose_config(*names: str) -> dict[str, Any]:
     )
     config: dict[str, Any] = json.loads(asked.stdout)
     return config
+
+
+def test_a_compose_file_of_ones_own_that_is_wrong_is_named(tmp_path: Path) -> None:
+    (own := tmp_path / "own.yaml").write_text("services:\n  servr: {mem_limit: 3g}\n")
+    for file in (own, tmp_path / "none.yaml"):
+        settings = Settings(DEFAULTS | {"COMPOSE_OVERRIDE": str(file)})
+        images = Images(settings, Compose(settings, ["compose.yaml"]), "")
+        with pytest.raises(
+            UserError, match=r"cannot read its configuration: .*(servr|none)"
+        ):
+            images.build("server")
 
 
 @pytest.mark.parametrize("names", [(), ("compose.yaml", "compose.gpu.yaml")])
