@@ -50,7 +50,10 @@ def show_pictures(samples: Path | None, transform: Mapping[str, Any]) -> Shown:
     how = Transform(**transform, decode="full")
     try:
         found = pictures(samples, how)
-    except (PictureError, StepFault) as fault:  # of a program of the user's own
+    except PictureError as fault:  # of a program of the user's own, as the next one
+        why = UserError.from_fault(fault).cause
+        raise UserError(why, "correct pre.py, or name pictures that it takes: SAMPLES=") from None
+    except StepFault as fault:
         raise UserError.from_fault(fault, "correct pre.py") from None
     pixels = np.stack([*noise(how), *(each for _, each in found)])
     return Shown([file for file, _ in found], pixels)

@@ -7,6 +7,7 @@ import pytest
 
 from bundle_serving.agreement import Bound, compare, of_answers
 from bundle_serving.infer import Answer
+from bundle_serving.pictures import PictureError
 from scripts.base.errors import UserError
 from scripts.steps import checked, gate
 from scripts.steps.engine import BOUNDS
@@ -72,3 +73,15 @@ def test_weights_that_give_no_numbers_are_no_fault_of_the_conversion(tmp_path: P
     asked, given = checked.Shown([], np.zeros((1, 3, 4, 4))), np.array([[0.5, np.nan]])
     with pytest.raises(UserError, match="gives NaN or infinity for a picture"):
         checked.finish(tmp_path, made, asked, given, BOUND)
+
+
+def test_what_a_program_refuses_in_the_check_is_for_its_author(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PictureError("the picture is refused (too dark); send another one")
+
+    monkeypatch.setattr(checked, "pictures", refuse)
+    with pytest.raises(UserError, match="too dark") as refused:
+        checked.show_pictures(None, {"crop": 8, "resize": 8})
+    assert refused.value.remedy.startswith("correct pre.py")
