@@ -214,9 +214,7 @@ def test_a_compose_file_of_ones_own_that_is_wrong_is_named(tmp_path: Path) -> No
     for file in (own, tmp_path / "none.yaml"):
         settings = Settings(DEFAULTS | {"COMPOSE_OVERRIDE": str(file)})
         images = Images(settings, Compose(settings, ["compose.yaml"]), "")
-        with pytest.raises(
-            UserError, match=r"cannot read its configuration: .*(servr|none)"
-        ):
+        with pytest.raises(UserError, match=r"cannot read its configuration: .*(servr|none)"):
             images.build("server")
 
 
