@@ -6,7 +6,6 @@ import onnx
 import pytest
 import torch
 
-from kinds.text import classifiers
 from scripts.base.errors import UserError
 from scripts.intake.original import explain_refusal
 from scripts.steps import intake
@@ -28,16 +27,6 @@ def test_a_folder_without_the_last_layer(tmp_path: Path) -> None:
     transformers.ViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained(tmp_path)
     with pytest.raises(UserError, match="lacks 2 weights of ViTForImageClassification"):
         intake.take(str(tmp_path), "default", None, False, tmp_path / "model.onnx")
-
-
-def test_an_encoder_of_texts_without_the_last_layer(tmp_path: Path) -> None:
-    transformers.BertModel(transformers.BertConfig(**LAYERS, vocab_size=9)).save_pretrained(
-        tmp_path
-    )
-    words = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "a": 5}
-    transformers.BertTokenizer(vocab=words).save_pretrained(tmp_path)
-    with pytest.raises(UserError, match="lacks 2 weights of BertForSequenceClassification"):
-        classifiers.build(str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["test_resnet", "test_vit"])
