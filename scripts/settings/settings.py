@@ -232,8 +232,10 @@ class Place(Group):
         SERVER,
         DOOR,
     )
-    allowed_hosts = text(
+    allowed_hosts = Setting(
         "",
+        door.read_hosts,
+        "names of hosts, without scheme and port: a.example,b.example",
         "Host names that requests may use, besides addresses and names without a dot: a,b",
         SERVER,
         DOOR,

@@ -6,8 +6,10 @@ python -m bundle_door.prepare
 
 import os
 import sys
+from collections.abc import Iterable
 
 from bundle_door.access import certificate
+from bundle_door.settings import read_several
 from bundle_serving.process.exposure import Exposure, of_environment
 
 
@@ -18,16 +20,17 @@ def prepare_certificate(exposure: Exposure, names: list[str]) -> bool:
     return certificate.ensure(exposure.tls_folder, names)
 
 
-def names(bind: str, hosts: str) -> list[str]:
+def names(bind: str, hosts: Iterable[str]) -> list[str]:
     """The names that others may use for it; 0.0.0.0 is not one."""
     named = [] if bind in ("0.0.0.0", "::") else [bind]
-    return [*named, *hosts.replace(",", " ").split()]
+    return [*named, *hosts]
 
 
 def main() -> int:
     exposure = of_environment()
+    hosts = read_several(os.environ.get("ALLOWED_HOSTS", ""))
     try:
-        if prepare_certificate(exposure, names(exposure.bind, os.environ.get("ALLOWED_HOSTS", ""))):
+        if prepare_certificate(exposure, names(exposure.bind, hosts)):
             print(f"- created a self-signed certificate in {exposure.tls_folder}", flush=True)
         problem = exposure.problem()
     except certificate.NoCertificate as fault:

@@ -16,6 +16,7 @@ from bundle_serving.process import traces
 from bundle_serving.process.traces import Collector
 
 BODY_MB, IN_FLIGHT = 64, 1024
+MOST_BODY_MB = (2**31 - 1) // 10**6  # of one message, for gRPC
 # One process of the HTTP service answers what four cores compute, or a part of a GPU.
 PROCESSES, CORES_OF_ONE, MOST_PROCESSES = "DOOR_PROCESSES", 4, 32
 TEXT, JSON = FORMATS = "text", "json"
@@ -42,8 +43,23 @@ def read_origins(text: str) -> tuple[str, ...]:
     return origins
 
 
+def read_hosts(text: str) -> tuple[str, ...]:
+    """With a scheme, a port or a star they would be no request's, nor fit into a certificate."""
+    hosts = read_several(text)
+    name_or_ipv6 = r"[\w.-]+|[\da-f]*:[\da-f:.]*:[\da-f.]*"
+    if not all(re.fullmatch(name_or_ipv6, each, re.ASCII | re.IGNORECASE) for each in hosts):
+        raise ValueError
+    return hosts
+
+
 def read_count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
+        raise ValueError
+    return int(text)
+
+
+def read_body_mb(text: str) -> int:
+    if read_count(text) > MOST_BODY_MB:
         raise ValueError
     return int(text)
 
@@ -127,8 +143,8 @@ SETTINGS = (
     Setting(
         "MAX_BODY_MB",
         str(BODY_MB),
-        read_count,
-        "a positive integer",
+        read_body_mb,
+        f"a number from 1 to {MOST_BODY_MB}",
         "The largest request, in megabytes.",
     ),
     Setting(

@@ -178,6 +178,17 @@ def test_keys_come_and_go_without_a_restart(exposed: Asked) -> None:
     assert ask(exposed, "/v2", key) == 401
 
 
+def test_a_broken_or_lost_file_of_keys(exposed: Asked) -> None:
+    """Lets nobody in whom the last good one kept out; and make's own commands go on."""
+    before, admin = exposed.key_file.read_text(), authorized(exposed.admin_key)
+    exposed.key_file.write_text(f"{before}kim\n")
+    assert ask(exposed, "/v2", ANN) == ask(exposed, "/v2", admin) == 200
+    exposed.key_file.unlink()
+    assert (ask(exposed, "/v2", ANN), ask(exposed, "/v2", admin)) == (401, 200)
+    exposed.key_file.write_text(before)
+    assert ask(exposed, "/v2", ANN) == 200
+
+
 def test_a_stream_ends_with_its_key_and_each_message_counts(exposed: Asked) -> None:
     """Those beyond the rate wait. What follows the key's end is not answered."""
     key, answers = add(exposed.key_file, Client("gil", 20.0)), queue.Queue[Any]()
@@ -224,9 +235,16 @@ def test_metrics_know_the_client(exposed: Asked) -> None:
 
 
 def test_a_preflight_from_a_page_that_may(exposed: Asked) -> None:
-    headers = {**authorized("key-of-ann"), "Origin": PAGE, "Access-Control-Request-Method": "POST"}
-    status, answered, _ = exposed.ask("OPTIONS", "/classify", headers=headers)
+    """A browser sends no key with it."""
+    headers = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization",
+    }
+    status, answered, _ = exposed.ask("OPTIONS", "/classify", headers=headers | {"Origin": PAGE})
     assert status == 204 and answered["access-control-allow-origin"] == PAGE
+    assert answered["access-control-allow-headers"] == "authorization"
+    assert exposed.ask("OPTIONS", "/classify", headers=headers | EVIL)[0] == 403
+    assert exposed.ask("OPTIONS", "/classify", headers={"Origin": PAGE})[0] == 401
 
 
 # Whether the door may be opened at all

@@ -19,7 +19,7 @@ from scripts.settings.settings import Settings
 
 def main() -> int:
     settings = Settings.load().replace_with(FLAVOUR=FLAVOUR)
-    hosts = {*filter(None, settings.allowed_hosts.split(",")), SERVICE}
+    hosts = {*settings.allowed_hosts, SERVICE}
     settings = settings.replace_with(ALLOWED_HOSTS=",".join(sorted(hosts)))
     if is_loopback(settings.bind):  # others reach a pod, whatever BIND says of this machine
         settings = settings.replace_with(BIND="0.0.0.0")

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from bundle_door.access.key_file import ADMIN, Client, hash_key, read
+from bundle_door.access.key_file import ADMIN, BadKeys, Client, hash_key, read
 from bundle_door.answers import Answer, Refused
 from bundle_door.front.envoy_lines import Line
 from bundle_door.front.methods import INFER
 from bundle_door.requests import CLIENT_HEADER, Note, Request
 from bundle_serving.process.guard import is_pass
+from bundle_serving.process.server_log import log
 from bundle_serving.protocol.kserve import pb
 
 SCHEME = "bearer "
@@ -141,12 +142,21 @@ class Keys:
         return self._buckets.setdefault(client.name, Bucket(per_second, now)).wait_s(now)
 
     def _read_again(self) -> None:
-        found = self._file.stat()
-        stamp = (found.st_mtime_ns, found.st_ino)
-        if stamp != self._stamp:
-            # A file that is broken leaves the door as it was: closed to keys that are new.
-            self._clients, self._stamp = read(self._file) | self._admin, stamp
-            self._buckets.clear()
+        try:
+            found = self._file.stat()
+            stamp = (found.st_ctime_ns, found.st_ino)
+            if stamp == self._stamp:
+                return
+            self._stamp = stamp
+            clients = read(self._file)
+        except FileNotFoundError:
+            clients, self._stamp = {}, None
+        except (BadKeys, OSError) as fault:
+            # Leaves the door as it was: closed to keys that are new.
+            log("door", f"API keys are not read again: {fault}")
+            return
+        self._clients = clients | self._admin
+        self._buckets.clear()
 
 
 def metrics(requests: Mapping[str, int]) -> str:

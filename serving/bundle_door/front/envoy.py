@@ -61,7 +61,7 @@ def build_door(given: Given, folder: Path, relay: Path | None = None) -> Config:
         **vars(given),
         relay=relay and str(relay),
         digest=compute_digest(exposure),
-        own_hosts=rf"({hosts})(:\d+)?",
+        own_hosts=rf"(?i)({hosts})(:\d+)?",
         open_paths=list_open_paths(),
         arriving=arrivals.program(
             at_door=True,
