@@ -64,7 +64,13 @@ def export(spec: Classifier, out: Path) -> None:
             inside = halve(classifier.module) if spec.precision == "fp16" else classifier.module
             to_onnx(inside, spec.longest, "SCORES", draft / "model.onnx")
         with step("comparing ONNX with PyTorch"):
-            agreement = _compare_onnx(classifier, spec.longest, draft)
+            try:
+                agreement = _compare_onnx(classifier, spec.longest, draft)
+            except IndexError:
+                raise UserError(
+                    f"the tokenizer of {spec.source} gives tokens that its network does not have",
+                    "save the two together, as they were trained",
+                ) from None
         checked.require(agreement, bound, "PyTorch")
         classifier.tokenizer.save(str(draft / "tokenizer.json"))
         check = agreement.record(bound) | classifier.notes

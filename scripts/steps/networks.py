@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import urllib.error
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -207,7 +208,9 @@ def read_state(path: Path) -> dict[str, torch.Tensor]:
 
             loaded: Any = load_file(path)
         else:
-            loaded = torch.load(path, map_location="cpu", weights_only=True)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of what is refused
+                loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # torch and safetensors raise a dozen different exceptions for other files
         raise UserError(
             f"{path.name} cannot be read as weights",

@@ -12,6 +12,7 @@ from scripts.steps import intake
 from scripts.steps.vision import torchvision
 
 # After torchvision, or their imports fail beside a PyTorch for CPUs alone.
+import timm  # isort: skip
 import transformers  # isort: skip
 
 assert torchvision
@@ -34,6 +35,14 @@ def test_the_size_of_a_network_of_timms(name: str, tmp_path: Path) -> None:
     intake.take(f"timm/{name}", "random", (64, 64), False, tmp_path / "model.onnx")
     (taken,) = onnx.load(tmp_path / "model.onnx").graph.input
     assert [each.dim_value for each in taken.type.tensor_type.shape.dim][2:] == [64, 64]
+
+
+def test_weights_of_timms_with_classes_of_ones_own(tmp_path: Path) -> None:
+    weights = tmp_path / "mine.pth"
+    torch.save(timm.create_model("test_resnet", num_classes=10).state_dict(), weights)
+    intake.take("timm/test_resnet", str(weights), (64, 64), False, tmp_path / "model.onnx")
+    (scores,) = onnx.load(tmp_path / "model.onnx").graph.output
+    assert scores.type.tensor_type.shape.dim[-1].dim_value == 10
 
 
 def test_a_folder_that_does_not_say_its_size(tmp_path: Path) -> None:
