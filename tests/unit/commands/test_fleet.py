@@ -28,7 +28,7 @@ class Servers:
 
     def __init__(self, clients: Callable[[str], Seen] = lambda server: Seen(100, 0)) -> None:
         self.old = SimpleNamespace(number=OLD)
-        pipeline = SimpleNamespace(ensemble="pipeline")
+        pipeline = SimpleNamespace(ensemble="pipeline", option="")
         self.new = SimpleNamespace(number=NEW, pipeline=pipeline)
         self.servers: dict[int, list[str]] = {OLD: [*SERVERS], NEW: []}
         self.turned = False
