@@ -25,7 +25,7 @@ HEAD = "# Copied from {}, with what the recipe says. Yours to edit.\n"
 def require_a_name(name: str) -> None:
     if not re.fullmatch(NAME, name):
         problem = f"NAME={name} is not a valid name" if name else "no NAME given"
-        raise UserError(problem, "use letters, digits, _ and -: make add-model NAME=birds")
+        raise UserError(problem, "use letters, digits, _ and -: NAME=birds")
 
 
 def require_unused(name: str, word: str = "NAME") -> None:

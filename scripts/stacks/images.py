@@ -47,12 +47,13 @@ class Images:
 
     def __init__(self, settings: Settings, compose: Compose, suffix: str) -> None:
         self._settings, self._compose, self._suffix = settings, compose, suffix
+        self._built: set[str] = set()  # by this command
 
     def name(self, service: str) -> str:
         return f"{self._compose.project}-{service}{self._suffix}"
 
     def build(self, service: str, announced: bool = True) -> None:
-        if self._is_loaded(service) or self._is_released(service):
+        if service in self._built or self._is_loaded(service) or self._is_released(service):
             return
         if announced:
             console.note(f"image {self.name(service)}: building if needed …")
@@ -65,6 +66,7 @@ class Images:
                 f"the image of {service} cannot be built: {why}",
                 "try again (behind a company proxy, set CA_BUNDLE)",
             )
+        self._built.add(service)
 
     def _is_released(self, service: str) -> bool:
         """Whether the image is the one of REGISTRY, which is fetched where it is not here."""
