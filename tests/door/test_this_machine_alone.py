@@ -19,6 +19,7 @@ pytestmark = on_a_gpu_too
         ("[::1]:8000", 200),
         ("server:8000", 200),
         ("app.localhost", 200),
+        ("App.LocalHost", 200),
         ("rebound.example.org", 403),
         ("rebound.example.org:8000", 403),
         ("localhost.example.org", 403),

@@ -147,15 +147,18 @@ class Keys:
             stamp = (found.st_ctime_ns, found.st_ino)
             if stamp == self._stamp:
                 return
-            self._stamp = stamp
             clients = read(self._file)
         except FileNotFoundError:
-            clients, self._stamp = {}, None
-        except (BadKeys, OSError) as fault:
+            clients, stamp = {}, None
+        except BadKeys as fault:
             # Leaves the door as it was: closed to keys that are new.
+            self._stamp = stamp
             log("door", f"API keys are not read again: {fault}")
             return
-        self._clients = clients | self._admin
+        except OSError as fault:  # passes: the next request reads it, and who was revoked stays out
+            log("door", f"API keys cannot be read now: {fault}")
+            return
+        self._clients, self._stamp = clients | self._admin, stamp
         self._buckets.clear()
 
 
