@@ -186,8 +186,7 @@ def _of_timm(name: str, shown: str, weights: str, size: Size | None, path: Path)
         try:
             module = _create_in_size(create, size)
             if file:
-                _fit_classes(module, timm.models.load_state_dict(file))
-                timm.models.load_checkpoint(module, file)
+                timm.models.load_checkpoint(module, file, filter_fn=_fit_classes)
         except RuntimeError as fault:
             if "Unknown model" not in str(fault):
                 raise _not_loaded(shown, fault, file) from None
@@ -211,11 +210,12 @@ def _of_timm(name: str, shown: str, weights: str, size: Size | None, path: Path)
     return Found(pictures, tuple(labels))
 
 
-def _fit_classes(module: nn.Module, weights: Mapping[str, Any]) -> None:
+def _fit_classes(weights: Mapping[str, Any], module: nn.Module) -> Mapping[str, Any]:
     """As many as the weights are of, which may be trained for classes of somebody's own."""
     last = weights.get(f"{module.pretrained_cfg.get('classifier')}.weight")
     if last is not None and len(last) != module.num_classes:
         module.reset_classifier(len(last))
+    return weights
 
 
 def _create_in_size(create: Callable[..., nn.Module], size: Size | None) -> nn.Module:

@@ -1,5 +1,6 @@
 """What holds for the containers alone: how they are shut in, and how they are watched."""
 
+import io
 import json
 import os
 import shutil
@@ -19,7 +20,7 @@ from scripts.artefacts.manifest import read_pins
 from scripts.base.errors import UserError
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks.admin_key import NOBODY
-from scripts.stacks.compose import Compose
+from scripts.stacks.compose import PROJECT, Compose
 from scripts.stacks.images import Images
 from scripts.stacks.memory import limit_mb
 from tests.end_to_end.own.test_own_models import simple
@@ -216,6 +217,27 @@ def test_a_compose_file_of_ones_own_that_is_wrong_is_named(tmp_path: Path) -> No
         images = Images(settings, Compose(settings, ["compose.yaml"]), "")
         with pytest.raises(UserError, match=r"cannot read its configuration: .*(servr|none)"):
             images.build("server")
+
+
+def test_an_image_that_a_container_has_is_not_offered_to_go(engine: docker.DockerClient) -> None:
+    settings = Settings(DEFAULTS)
+    images = Images(settings, compose := Compose(settings, ["compose.yaml"]), "")
+
+    def build(number: int) -> str:
+        text = f"FROM debian:bookworm-slim\nLABEL number={number}\n".encode()
+        labels = {PROJECT: compose.project}
+        image, _ = engine.images.build(fileobj=io.BytesIO(text), tag="replaced", labels=labels)
+        return str(image.id)
+
+    first, container = build(1), engine.containers.create("replaced")
+    newer = build(2)
+    try:
+        assert first not in {id for id, *_ in images.list_replaced()}
+        container.remove()
+        assert first in {id for id, *_ in images.list_replaced()}
+    finally:
+        for image in (first, newer):
+            engine.images.remove(image, force=True)
 
 
 @pytest.mark.parametrize("names", [(), ("compose.yaml", "compose.gpu.yaml")])

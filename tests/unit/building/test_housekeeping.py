@@ -5,8 +5,6 @@ import os
 import re
 import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -17,7 +15,6 @@ from scripts.recipes import pipelines
 from scripts.repository import archive, history
 from scripts.repository.shared import Shared
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.stacks.images import Images
 from tests.project import Project
 
 
@@ -142,16 +139,3 @@ def test_a_process_began_at_the_same_time_for_as_long_as_it_runs() -> None:
     began = processes.began(os.getpid())
     assert began == processes.began(os.getpid()) != processes.began(1)
     assert began.startswith(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
-
-
-def test_an_image_that_a_container_has_is_not_offered_to_go() -> None:
-    about = {"Size": 1, "Created": "2026-11-29T16:00:00Z"}
-    images = [SimpleNamespace(id=name, attrs=about) for name in ("ports", "gone")]
-    running = SimpleNamespace(attrs={"ImageID": "ports"})
-    engine = SimpleNamespace(
-        images=SimpleNamespace(list=lambda **_: images),
-        containers=SimpleNamespace(list=lambda **_: [running]),
-    )
-    compose: Any = SimpleNamespace(project="clone", engine=engine)
-    replaced = Images(Settings(DEFAULTS), compose, "").list_replaced()
-    assert [name for name, *_ in replaced] == ["gone"]
