@@ -70,6 +70,8 @@ class Admitted:
         self.client = (keys and sent.get(CLIENT_HEADER)) or address_of(sent)
         # How much of a large message is there, by when it should go on, and whether it can.
         self.bytes, self.due, self.reading = 0, 0.0, False
+        # What was told last, perhaps of a message after that.
+        self.told = (0, 0)
 
     def stop(self) -> None:
         """Takes no more; what it has taken is answered."""
@@ -77,6 +79,7 @@ class Admitted:
 
     def arrive(self, message: int, count: int) -> None:
         """So much of it, as Envoy saw; or all by now."""
+        self.told = max(self.told, (message, count))
         if message == self.complete:
             ahead = time.monotonic() + AHEAD_S
             self.due = min(self.due + (count - self.bytes) / SLOWEST, ahead)
@@ -124,8 +127,9 @@ class Admitted:
             message: bytes | None = await anext(self._messages, None)
         finally:
             self.reading = False
-        self.since, self.bytes = time.monotonic(), 0
+        self.since = time.monotonic()
         self.complete += 1
+        self.bytes = self.told[1] if self.told[0] == self.complete else 0
         return message
 
 

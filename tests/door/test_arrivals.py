@@ -107,23 +107,28 @@ def test_five_of_60_mb_at_once(server: Asked) -> None:
 def test_a_stream_has_its_share_and_is_fast_enough(
     server: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One address sends large messages that stop, each after one that was answered, and one that
-    goes on byte by byte; another has a stream on which nothing happens, and which stays."""
+    """One address sends messages that stop, at their beginning or end, each after a small or a
+    large one that was answered, and one that goes on byte by byte; another has a stream on which
+    nothing happens, and which stays."""
     monkeypatch.setattr(http2, "END_STREAM", 0)
-    good = request_of(GOOD[2]).SerializeToString()
-    answered = [PREFIX.pack(False, len(good)), good]
+    small = request_of(GOOD[2])
 
-    async def begin(size: int) -> tuple[http2.Connection, http2.Stream]:
+    async def begin(
+        first: pb.ModelInferRequest, size: int
+    ) -> tuple[http2.Connection, http2.Stream]:
         _, connection = await asyncio.get_running_loop().create_connection(
             http2.Connection, "127.0.0.1", server.grpc_port, local_addr=("127.0.0.2", 0)
         )
-        pieces = [*answered, PREFIX.pack(False, LARGE), bytes(size)]
+        answered = first.SerializeToString()
+        pieces = [PREFIX.pack(False, len(answered)), answered]
+        pieces += [PREFIX.pack(False, LARGE), bytes(size)]
         return connection, connection.request(usual_fields(STREAM, 600), pieces)
 
     async def attack() -> set[str]:
-        stopped = [await begin(LARGE - 1) for _ in range(9)]
-        async with asyncio.timeout(300):
-            connection, slow = await begin(1_000_000)
+        stopped = [await begin(small, LARGE - 1) for _ in range(9)]
+        stopped += [await begin(first, 140_000) for first in [small, MEGABYTE] * 3]
+        async with asyncio.timeout(60):
+            connection, slow = await begin(small, 1_000_000)
             while not all(stream.ended.done() for _, stream in [*stopped, (connection, slow)]):
                 await asyncio.sleep(1)
                 slow.unsent.append(memoryview(b"\0"))

@@ -160,17 +160,18 @@ local function follow(at, chunk)
   end
 end
 
--- The messages of a stream, which the door gathers: it is told of large ones that are on their way,
+-- The messages of a stream, which the door gathers: it is told of each large one that is on its way,
 -- once a second (streams.py).
 local function watch_stream(handle)
   streams = streams + 1
-  local number, told = streams * THREADS + thread, 0
+  local number, told, message = streams * THREADS + thread, 0, nil
   handle:headers():replace(NUMBER, tostring(number))
   local at = { complete = 0, there = 0, left = 0, head = "" }
   for chunk in handle:bodyChunks() do
     follow(at, chunk)
-    if at.there >= LARGE and handle:timestamp() - told >= TELL_MS then
-      told = handle:timestamp()
+    local now = handle:timestamp()
+    if at.there >= LARGE and (message ~= at.complete or now - told >= TELL_MS) then
+      message, told = at.complete, now
       local path = string.format("%s%d/%d/%d", TOLD, number, at.complete, at.there)
       local question = { [":method"] = "GET", [":path"] = path, [":authority"] = "localhost" }
       handle:httpCall("beside", question, nil, LATE_MS, true)
