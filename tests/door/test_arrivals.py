@@ -9,7 +9,14 @@ import pytest
 
 from benchmark.torture import unfinished
 from benchmark.torture.subject import Subject
-from bundle_door.front.methods import DEADLINE_EXCEEDED, INFER, STREAM, UNAVAILABLE
+from bundle_door.front.methods import (
+    DEADLINE_EXCEEDED,
+    INFER,
+    LOAD,
+    STREAM,
+    TRITON,
+    UNAVAILABLE,
+)
 from bundle_door.limits import AHEAD_S, LATE_S
 from bundle_door.wire import http2
 from bundle_door.wire.calls import PREFIX, message_of, usual_fields
@@ -23,6 +30,7 @@ from tests.project import wait_until
 
 __all__ = ["gate"]
 LARGE = 60_000_000
+PERMISSION_DENIED, UNIMPLEMENTED = "7", "12"
 TOO_SLOW, NO_ROOM = grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE
 MEGABYTE = request_of(b"\xff\xd8" + bytes(1_000_000))
 
@@ -35,19 +43,24 @@ def codes_of(kept: list[grpc.Future]) -> set[grpc.StatusCode]:
     return {call.code() for call in kept}
 
 
+async def begin(
+    server: Asked, address: str, method: str, pieces: list[bytes], host: str = "127.0.0.1"
+) -> tuple[http2.Connection, http2.Stream]:
+    """From that address of this machine."""
+    _, connection = await asyncio.get_running_loop().create_connection(
+        http2.Connection, host, server.grpc_port, local_addr=(address, 0)
+    )
+    return connection, connection.request(usual_fields(method, 600), pieces)
+
+
 def answered_from(
     address: str, server: Asked, asked: pb.ModelInferRequest, host: str = "127.0.0.1"
 ) -> bytes:
-    """Asks from that address of this machine."""
-
     async def ask() -> bytes:
         message = asked.SerializeToString()
-        _, connection = await asyncio.get_running_loop().create_connection(
-            http2.Connection, host, server.grpc_port, local_addr=(address, 0)
-        )
+        pieces = [PREFIX.pack(False, len(message)), message]
+        connection, stream = await begin(server, address, INFER, pieces, host)
         with closing(connection):
-            pieces = [PREFIX.pack(False, len(message)), message]
-            stream = connection.request(usual_fields(INFER, 60), pieces)
             await stream.ended
             return message_of(stream)
 
@@ -113,22 +126,16 @@ def test_a_stream_has_its_share_and_is_fast_enough(
     monkeypatch.setattr(http2, "END_STREAM", 0)
     small = request_of(GOOD[2])
 
-    async def begin(
-        first: pb.ModelInferRequest, size: int
-    ) -> tuple[http2.Connection, http2.Stream]:
-        _, connection = await asyncio.get_running_loop().create_connection(
-            http2.Connection, "127.0.0.1", server.grpc_port, local_addr=("127.0.0.2", 0)
-        )
+    def pieces(first: pb.ModelInferRequest, size: int) -> list[bytes]:
         answered = first.SerializeToString()
-        pieces = [PREFIX.pack(False, len(answered)), answered]
-        pieces += [PREFIX.pack(False, LARGE), bytes(size)]
-        return connection, connection.request(usual_fields(STREAM, 600), pieces)
+        return [PREFIX.pack(False, len(answered)), answered, PREFIX.pack(False, LARGE), bytes(size)]
 
     async def attack() -> set[str]:
-        stopped = [await begin(small, LARGE - 1) for _ in range(9)]
-        stopped += [await begin(first, 140_000) for first in [small, MEGABYTE] * 3]
+        sent = [pieces(small, LARGE - 1)] * 9
+        sent += [pieces(first, 140_000) for first in [small, MEGABYTE] * 3]
+        stopped = [await begin(server, "127.0.0.2", STREAM, each) for each in sent]
         async with asyncio.timeout(60):
-            connection, slow = await begin(small, 1_000_000)
+            connection, slow = await begin(server, "127.0.0.2", STREAM, pieces(small, 1_000_000))
             while not all(stream.ended.done() for _, stream in [*stopped, (connection, slow)]):
                 await asyncio.sleep(1)
                 slow.unsent.append(memoryview(b"\0"))
@@ -147,6 +154,24 @@ def test_a_stream_has_its_share_and_is_fast_enough(
         idle.ask(GOOD[2], id="2")
         assert idle.answer() == "2"
         idle.hang_up()
+
+
+@pytest.mark.parametrize("method", [f"{TRITON}RepositoryIndex", LOAD, f"{TRITON}Nothing"])
+def test_what_is_refused_anyway_takes_no_memory(
+    server: Asked, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setattr(http2, "END_STREAM", 0)
+
+    async def attack() -> set[str]:
+        pieces = [PREFIX.pack(False, LARGE), bytes(LARGE - 1)]
+        begun = [await begin(server, "127.0.0.2", method, pieces) for _ in range(9)]
+        async with asyncio.timeout(60):
+            await asyncio.wait([stream.ended for _, stream in begun])
+        for connection, _ in begun:
+            connection.close()
+        return {stream.fields["grpc-status"] for _, stream in begun}
+
+    assert asyncio.run(attack()) in ({PERMISSION_DENIED}, {UNIMPLEMENTED})
 
 
 def test_a_message_that_is_not_taken_is_not_too_slow(server: Asked, gate: Gate) -> None:
