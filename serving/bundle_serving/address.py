@@ -79,7 +79,11 @@ class Address:
         for name, value in self.headers.items():
             request.add_unredirected_header(name, value)
         context = trusting(self.certificate) if self.certificate else None
-        return urllib.request.urlopen(request, timeout=timeout, context=context)
+        # By no proxy of the environment, which would be asked for this machine as well.
+        opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+        )
+        return opener.open(request, timeout=timeout)
 
 
 class _Secured(http.client.HTTPSConnection):

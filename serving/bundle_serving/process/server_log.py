@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 # E1120 12:27:37.262297 10797 model_lifecycle.cc:654] "failed to load 'resnet50_onnx' version 1: …"
 ERROR = re.compile(r'^E\d{4} [\d:.]+ \d+ \S+\] "?(.*)', re.MULTILINE)
 # Normal without a GPU.
-HARMLESS = ("CudaDriverHelper", "unable to create stream")
+HARMLESS = ("CudaDriverHelper", "unable to create stream", "Error: Failed to initialize NVML")
 # Errors about ports and options are plain lines.
 PLAIN = re.compile(r"^(?:error|failed|.*Address already in use).*", re.MULTILINE | re.IGNORECASE)
 
@@ -50,7 +50,7 @@ def first_error(text: str) -> str:
     """The root cause in one line; empty if there is none."""
     errors = [error for error in ERROR.findall(text) if not error.startswith(HARMLESS)]
     loading = [error for error in errors if "load" in error]
-    plain = PLAIN.findall(text)
+    plain = [line for line in PLAIN.findall(text) if not line.startswith(HARMLESS)]
     line: str = (loading or errors or plain or [""])[0]
     line = line.partition("\\n")[0]  # Triton writes a Python model's traceback into one line
     return line.strip().rstrip('"')[:300]

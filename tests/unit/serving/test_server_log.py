@@ -24,4 +24,4 @@ def test_what_a_server_without_a_gpu_says_is_no_error() -> None:
         'E1120 12:27:38.3 107 cuda.cc:1] "CudaDriverHelper has not been initialized."\n'
         "failed to start HTTP service: Unavailable - Socket '127.0.0.1:8000' already in use\n"
     )
-    assert first_error(log).startswith("failed to start HTTP service")
+    assert first_error(f"Error: Failed to initialize NVML\n{log}").startswith("failed to start")
