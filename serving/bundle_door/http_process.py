@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bundle_door.access.keys import Charged
 from bundle_door.front import envoy_process
+from bundle_door.front.methods import TRITON as GRPC_METHODS
 from bundle_door.given import Given
 from bundle_door.limits import Counts, Load
 from bundle_door.paths.api import Api
@@ -97,7 +98,9 @@ class HttpProcess:
     ) -> None:
         method = incoming.method
         self.log.log_answer(method, incoming.path, note, status, duration, size)
-        if status >= 400 and status != HUNG_UP and method == "POST" and not note.is_own:
+        # What Envoy asks about gRPC, and refuses then, its own log tells of.
+        is_counted = method == "POST" and not note.is_own and GRPC_METHODS not in incoming.path
+        if is_counted and status >= 400 and status != HUNG_UP:
             self.observed.refusal(status, HTTP)
 
 

@@ -160,6 +160,34 @@ def test_calls_and_answers(exposed: Asked) -> None:
         assert codes[0] == "OK" and codes[-1] == "UNAVAILABLE"
 
 
+def test_refusals_over_grpc_are_counted_once_and_as_the_callers(exposed: Asked) -> None:
+    def count(protocol: str, *reasons: str) -> list[int]:
+        connection = exposed.connection(exposed.metrics_port)
+        text = exposed.ask("GET", "/metrics", None, ANN, connection)[2].decode()
+        name = 'bundle_refused_total{reason="%s",protocol="%s"} '
+        return [int(text.split(name % (each, protocol))[1].split()[0]) for each in reasons]
+
+    once, elsewhere = ("no_key", "too_large", "encoding"), ("no_key", "rate")
+    before, over_http = count("grpc", *once), count("http", *elsewhere)
+    rate, busy = count("grpc", "rate", "busy")
+    with over_grpc(exposed) as triton:
+
+        def ask_model(key: str, size: int = 100, **options: Any) -> None:
+            message = pb.ModelInferRequest(model_name="picture", raw_input_contents=[bytes(size)])
+            metadata = [("authorization", f"Bearer {key}")]
+            with contextlib.suppress(grpc.RpcError):
+                triton.ModelInfer(message, metadata=metadata, timeout=60, **options)
+
+        ask_model("wrong")
+        ask_model("key-of-ann", 70_000_000)
+        ask_model("key-of-ann", compression=grpc.Compression.Gzip)
+        for _ in range(9):
+            ask_model("key-of-oft-grpc")
+    wait_until(lambda: count("grpc", "rate")[0] > rate, "Envoy's log")
+    assert count("grpc", *once) == [each + 1 for each in before]
+    assert (count("grpc", "busy"), count("http", *elsewhere)) == ([busy], over_http)
+
+
 def test_who_speaks_no_tls_is_told_to(exposed: Asked) -> None:
     for port in (exposed.http_port, exposed.metrics_port):
         for path in ("/v2/health/live", "/metrics", "/internal/authorize"):

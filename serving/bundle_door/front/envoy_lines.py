@@ -9,16 +9,19 @@ import msgspec
 
 from bundle_door.served import CANDIDATE
 
+GIVEN_UP = "http2.remote_reset", "downstream_remote_disconnect"
+
 
 class Line(msgspec.Struct):
     """What a client may choose is as long and as odd as it likes; null is what was not there."""
 
     port: str
     began: str  # seconds
-    us: int
+    ended_ms: int
     status: int
     bytes_in: int
     bytes_out: int
+    us: int | None = None  # to the end of the answer, if all of it was sent
     id: str | None = None
     client: str | None = None
     method: str | None = None
@@ -32,13 +35,22 @@ class Line(msgspec.Struct):
     details: str | None = None
 
     @property
+    def seconds(self) -> float:
+        return self.ended_ms / 1e3 if self.us is None else self.us / 1e6
+
+    @property
     def answered_by(self) -> str:
         return f"{self.model}{CANDIDATE}" if self.candidate else self.model or ""
 
     @property
+    def is_given_up(self) -> bool:
+        """By its client, before it had the answer."""
+        return self.details in GIVEN_UP
+
+    @property
     def by_envoy(self) -> str | None:
         """Why Envoy itself answered: no_such_route, ext_authz_denied, …"""
-        return None if self.details == "via_upstream" else self.details
+        return None if self.is_given_up or self.details == "via_upstream" else self.details
 
 
 Listener = Callable[[Line], None]

@@ -16,6 +16,15 @@ from bundle_door.triton import status_of
 from bundle_door.watching.observed import GRPC, HTTP, Series
 from bundle_door.watching.shadows import Compared
 
+# Of refusals that are the caller's fault.
+BY_ENVOY: dict[tuple[str | None, grpc.StatusCode], int] = {
+    ("ext_authz_denied", grpc.StatusCode.UNAVAILABLE): 429,
+    ("request_payload_too_large", grpc.StatusCode.RESOURCE_EXHAUSTED): 413,
+    ("max_duration_timeout", grpc.StatusCode.DEADLINE_EXCEEDED): 408,
+    ("stream_idle_timeout", grpc.StatusCode.DEADLINE_EXCEEDED): 408,
+    ("direct_response", grpc.StatusCode.UNIMPLEMENTED): 415,
+}
+
 
 class Observer(Protocol):
     def request(self, series: Series, status: int, seconds: float) -> None: ...
@@ -59,6 +68,11 @@ def make_counter(
     served.name(model, status < 400, note_name)
 
 
+def status_over_http(line: Line, code: grpc.StatusCode) -> int:
+    """What the same refusal has there, where Envoy says more than gRPC's status does."""
+    return BY_ENVOY.get((line.by_envoy, code)) or status_of(code)
+
+
 def over_grpc(observed: Observer, served: Served) -> Listener:
     """The same of what does not pass the HTTP service, from Envoy's log."""
 
@@ -67,8 +81,8 @@ def over_grpc(observed: Observer, served: Served) -> Listener:
         if line.path != INFER or code is None:
             return
         served.refresh()
-        status = status_of(code)
-        make_counter(observed, served, line.answered_by, GRPC, status, line.us / 1e6)
+        status = status_over_http(line, code)
+        make_counter(observed, served, line.answered_by, GRPC, status, line.seconds)
         if status >= 400:
             observed.refusal(status, GRPC)
 

@@ -72,11 +72,13 @@ class RequestLog:
 
     def of_envoy(self, line: Line) -> None:
         path = line.path or ""
-        if path.startswith(NOT_LOGGED_METHODS):
-            return
         grpc = line.port == "grpc"
+        # What is given up over HTTP, the HTTP service tells of.
+        if path.startswith(NOT_LOGGED_METHODS) or (line.is_given_up and not grpc):
+            return
+        answered = line.grpc_status if grpc and line.grpc_status else line.status
         self._line(
-            float(line.began) + line.us / 1e6,
+            float(line.began) + line.seconds,
             {
                 "id": line.id if SANE_ID.fullmatch(line.id or "") else "",
                 "client": line.client,
@@ -85,8 +87,8 @@ class RequestLog:
                 "path": path[:LONGEST_PATH],
                 "pipeline": line.answered_by,
                 "version": line.candidate or line.version,
-                "status": line.grpc_status if grpc and line.grpc_status else line.status,
-                "ms": round(line.us / 1000, 1),
+                "status": HUNG_UP if line.is_given_up else answered,
+                "ms": round(line.seconds * 1000, 1),
                 "bytes_in": line.bytes_in,
                 "bytes_out": line.bytes_out,
                 "trace": trace_id(line.traceparent or ""),

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -132,6 +133,24 @@ def test_what_is_asked_over_grpc(
             call(first + message.SerializeToString(), metadata=metadata, compression=compression)
     line = line_of(file, request_id)
     assert (line.get("pipeline"), line.get("version")) == asked
+
+
+def test_a_message_that_is_too_large(logged: tuple[Behind, Path]) -> None:
+    server, file = logged
+    with grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel:
+        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        with pytest.raises(grpc.RpcError):
+            call(bytes(70_000_000), metadata=[("x-request-id", "too-large")], timeout=60)
+    assert line_of(file, "too-large")["status"] == "RESOURCE_EXHAUSTED"
+
+
+def test_who_hangs_up_over_grpc(logged: tuple[Behind, Path]) -> None:
+    server, file = logged
+    with grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel:
+        call = channel.stream_unary("/inference.GRPCInferenceService/ModelInfer")
+        with pytest.raises(grpc.RpcError):
+            call(iter(lambda: time.sleep(60), None), metadata=[("x-request-id", "gone")], timeout=1)
+    assert line_of(file, "gone")["status"] == 499
 
 
 def test_what_envoy_itself_refuses(logged: tuple[Behind, Path]) -> None:
