@@ -12,16 +12,16 @@ RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache/pip \
  && pip-install door --target /opt/door
 # Compiled now: on a read-only file system, each start would compile its imports again.
 RUN python3 -m compileall -q /opt/door
-COPY serving/bundle_door /opt/door/bundle_door
-COPY serving/bundle_keeper /opt/door/bundle_keeper
-COPY serving/bundle_serving kinds/*/serving extensions/*/serving /opt/bundle/bundle_serving/
+COPY --chmod=755 serving/bundle_door /opt/door/bundle_door
+COPY --chmod=755 serving/bundle_keeper /opt/door/bundle_keeper
+COPY --chmod=755 serving/bundle_serving kinds/*/serving extensions/*/serving /opt/bundle/bundle_serving/
 # The python backend's interpreter ignores PYTHONPATH, but reads .pth files. Triton would make the
 # stub executable at its start, but cannot on a read-only file system.
 RUN python3 -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
   | xargs -I{} sh -c 'printf "/opt/bundle\n/opt/functions\n" > {}/bundle.pth' \
  && chmod 0755 /opt/tritonserver/backends/python/triton_python_backend_stub \
  && python3 -m compileall -q /opt/bundle/bundle_serving /opt/door/bundle_door /opt/door/bundle_keeper
-COPY docker/steps/as-owner docker/steps/serve /usr/local/bin/
+COPY --chmod=755 docker/steps/as-owner docker/steps/serve /usr/local/bin/
 # hadolint ignore=DL3064  # API_KEYS is the path of a file
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 CUPY_CACHE_DIR=/tmp/cupy \
     REPOSITORY=/models TLS_FOLDER=/run/tls API_KEYS=/run/key/api.keys STATE_FOLDER=/state \

@@ -56,3 +56,12 @@ def test_the_workflow_asks_for_the_images_that_are_used() -> None:
     workflow = (ROOT / ".github" / "workflows" / "images.yml").read_text()
     for found in used:
         assert found and found[1].replace("${TRITON_TAG}", '"$tag"') in workflow
+
+
+def test_the_images_user_can_read_what_a_umask_hides() -> None:
+    """Of a clone that only its owner reads (umask 077). The rest is for root, who builds."""
+    roots = r" /requirements/|docker/pip-install|docker/steps/as-owner /usr"
+    for file in (ROOT / "docker" / "Dockerfile", ROOT / "docker" / "server" / "gpu.Dockerfile"):
+        lines = file.read_text().replace("\\\n", "").splitlines()
+        for words in (line.removeprefix("COPY ") for line in lines if line.startswith("COPY ")):
+            assert words.startswith(("--chmod=755 ", "--from=")) or re.search(roots, words), words
