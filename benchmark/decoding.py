@@ -28,7 +28,7 @@ Pixels = NDArray[np.uint8]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("pictures", nargs="+", type=Path, help="JPEG files")
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args(argv)

@@ -82,7 +82,7 @@ def name_of(process: psutil.Process) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--size", type=int, default=100_000)
     parser.add_argument("--concurrency", type=int, default=8)

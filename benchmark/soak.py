@@ -42,7 +42,7 @@ SEED = 30
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--images", default="", help="empty: drawn ones of 2 MB and of 60 kB")
     parser.add_argument("--harm", action="store_true", help="hostile requests and kills among them")

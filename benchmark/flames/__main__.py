@@ -38,7 +38,7 @@ NAMES = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("picture", type=Path)
     parser.add_argument("svg", type=Path)
     parser.add_argument("--clients", type=int, default=4)

@@ -42,7 +42,7 @@ BEGIN, END = "<!-- table: python -m benchmark.foreign -->\n", "<!-- /table -->\n
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", nargs="*", default=[], help="parts of names or origins")
     parser.add_argument("--below", action="store_true", help="by the same steps, without a server")
     options = parser.parse_args()

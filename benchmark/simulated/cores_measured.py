@@ -55,7 +55,7 @@ Asked: TypeAlias = tuple[int, Share, int]  # cores, of the network, at a time
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("picture", type=Path)
     parser.add_argument("--seconds", type=float, default=6)
     parser.add_argument("--rounds", type=int, default=3)

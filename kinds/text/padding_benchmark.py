@@ -41,7 +41,7 @@ Ask = Callable[[str], Any]
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
     options = parser.parse_args(argv)
     with TemporaryDirectory() as folder, serve_both_ways(Path(folder)) as ways:

@@ -57,7 +57,7 @@ async def count_connections(folder: Path) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--folder", required=True, type=Path, help="the one that servers share")
     parser.add_argument("--run-dir", required=True, type=Path)
     options = parser.parse_args(argv)

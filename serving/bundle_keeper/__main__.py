@@ -388,7 +388,7 @@ async def _keep(options: argparse.Namespace, for_server: list[str]) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--run-dir", required=True, type=Path, help="writable, not mounted noexec")
     parser.add_argument("--repository", default=os.environ.get("REPOSITORY", ""))
     parser.add_argument("--address", default="127.0.0.1")

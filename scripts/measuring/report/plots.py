@@ -216,9 +216,8 @@ def waterfall(measurements: Sequence[Measurement]) -> Figure:
                 axes.set_axis_off()
             if not one.stable:
                 words = f"unstable: {one.why_unstable}"
-                axes.text(
-                    0.99, 0.95, words, color=SOFT, transform=axes.transAxes, ha="right", va="top"
-                )
+                # At the bottom left, where no bar lies: the last one ends with the request.
+                axes.text(0.01, 0.05, words, color=SOFT, transform=axes.transAxes)
         handles = [Patch(color=c) for c in (*PARTS.values(), OUTSIDE)]
         names = [*PARTS, "outside the steps"]
         figure.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=5)

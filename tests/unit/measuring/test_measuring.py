@@ -323,6 +323,20 @@ def test_what_is_unstable_is_marked_on_the_plots_and_not_left_out() -> None:
     assert panel.texts[0].get_text() == "unstable: the rounds differ by 67%"
 
 
+def test_that_a_waterfall_is_unstable_is_written_beside_its_figures() -> None:
+    step = Counters(requests=50, pictures=50, executions=50, compute=50 * 2_000_000)
+    counted = {"ensemble": Counters(requests=50, total=50 * 2_000_000), "step": step}
+    samples = (Sample(rate, 15, requests=50, counted=counted) for rate in (30.0, 60.0))
+    target = dataclasses.replace(ENSEMBLE, model="ensemble", steps=("step",))
+    asked = Configuration(target, SMALL, "grpc", 1, 4)
+    figure = plots.waterfall([Measurement(asked, tuple(samples))])
+    figure.savefig(io.BytesIO())
+    texts = figure.axes[0].texts
+    places = {text.get_text(): text.get_window_extent() for text in texts}
+    (words,) = (place for text, place in places.items() if text.startswith("unstable"))
+    assert len(places) == 4 and sum(words.overlaps(place) for place in places.values()) == 1
+
+
 def test_csv_marks_what_is_unstable_and_has_no_figure_for_what_failed() -> None:
     failed = measured(10, failure="no answer in time", concurrency=1)
     table = results.as_csv(found(measured(50, 51), measured(10, 20, concurrency=8), failed))

@@ -101,3 +101,17 @@ def test_programs_take_what_they_are_shown_with() -> None:
     assert len(shown) > 60
     faults = [(*each, fault) for each in shown if (fault := find_fault(*each[1:]))]
     assert faults == []
+
+
+def test_what_a_program_says_of_itself_is_a_whole_sentence() -> None:
+    """`--help` shows the first line of its docstring, or its first paragraph."""
+    sources = {path: (ROOT / path).read_text() for path in tracked("*.py")}
+    first_lines = {
+        path: (ast.get_docstring(ast.parse(source)) or "").splitlines()[0]
+        for path, source in sources.items()
+        if re.search(r"=__doc__\b(?!\.split\()", source)
+    }
+    assert len(first_lines) > 5
+    assert [path for path, line in first_lines.items() if not line.endswith((".", "?"))] == []
+    # In a usage, argparse would read its per cent signs.
+    assert [path for path, text in sources.items() if re.search(r"\(usage=_{2}doc__", text)] == []
