@@ -195,7 +195,9 @@ def lines_of(labels: Path | None) -> list[str]:
         return []
     try:
         text = labels.read_text(encoding="utf-8-sig")  # of Windows' editors, begins with a mark
-    except (OSError, UnicodeDecodeError) as fault:
+        if "\0" in text:  # UTF-16 without a mark reads as UTF-8, and Triton's labels end there
+            raise ValueError("it has bytes of value 0, as UTF-16 has")
+    except (OSError, ValueError) as fault:
         raise UserError(
             f"cannot read labels at {labels} ({fault})", "name a text in UTF-8: LABELS="
         ) from None

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from scripts.artefacts.exporting import start
 from scripts.artefacts.progress import step
 from scripts.base import files
-from scripts.base.errors import NoWeights, UserError
+from scripts.base.errors import NoWeights, UserError, of_the_machine
 from scripts.intake import metadata, torch_files
 from scripts.intake.metadata import Found
 from scripts.intake.signature import Size
@@ -149,7 +149,9 @@ def _find_accepted(module: Any, source: Path, sides: Size) -> Any:
 
 def _unreadable(source: Path, fault: Exception) -> UserError:
     message = " ".join(str(fault).split())[:200]
-    return UserError(f"{source.name} cannot be exported: {message}", f"save it again: {SAVE}")
+    return of_the_machine(fault) or UserError(
+        f"{source.name} cannot be exported: {message}", f"save it again: {SAVE}"
+    )
 
 
 def _no_network(source: Path) -> UserError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import re
 import urllib.error
 import warnings
 from collections.abc import Callable, Mapping
@@ -211,10 +212,12 @@ def read_state(path: Path) -> dict[str, torch.Tensor]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of what is refused
                 loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception:  # torch and safetensors raise a dozen different exceptions for other files
+    except Exception as fault:  # torch and safetensors raise a dozen kinds for other files
+        beside = re.search(r"GLOBAL (\S+) was not an allowed", str(fault))
         raise UserError(
-            f"{path.name} cannot be read as weights",
-            "give a state dict saved as .pth (weights only) or .safetensors",
+            f"{path.name} cannot be read as weights"
+            + (f": it holds a {beside[1]}, which is code" if beside else ""),
+            "give a state dict: torch.save(model.state_dict(), path), or .safetensors",
         ) from None
     inner = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else loaded
     if not isinstance(inner, dict):
@@ -241,8 +244,19 @@ def fill_weights(
         detail = " ".join(str(fault).split())[:160]
         if foreign := [name for name in state if name not in module.state_dict()]:
             detail = f"its {foreign[0]} is none of them; {detail}"
+            remedy = _tell_alone(module, state) or remedy
         raise UserError(f"{path.name} has no weights of {of} ({detail}…)", remedy) from None
     return module
+
+
+def _tell_alone(module: nn.Module, state: dict[str, torch.Tensor]) -> str:
+    """The remedy if the file does have the weights: behind a prefix, or with others beside them."""
+    needed = [*module.state_dict()]
+    for prefix in (name.removesuffix(needed[0]) for name in state if name.endswith(needed[0])):
+        if all(prefix + name in state for name in needed):
+            behind = f', and without "{prefix}" before their names' if prefix else ""
+            return f"save the network's weights alone{behind}: {needed[0]} and so on"
+    return ""
 
 
 def load_fine_tuned(

@@ -1,6 +1,9 @@
 """What libraries know by name or keep in a folder: taken whole, and in the size that is asked."""
 
+import errno
+import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import onnx
 import pytest
@@ -54,6 +57,15 @@ def test_a_folder_that_does_not_say_its_size(tmp_path: Path) -> None:
             intake.take(str(tmp_path), "default", None, given, tmp_path / "model.onnx")
         assert what in refusal.value.remedy
     intake.take(str(tmp_path), "default", (32, 32), True, tmp_path / "model.onnx")
+
+
+def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (source := tmp_path / "net.pt2").touch()
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(torch.export, "load", Mock(side_effect=full))
+    with pytest.raises(UserError, match="no space left") as refused:
+        intake.take(str(source), "default", None, False, tmp_path / "model.onnx", trusted=True)
+    assert refused.value.remedy.startswith("make room")
 
 
 def test_an_engines_reason_comes_last() -> None:

@@ -64,8 +64,15 @@ def test_weights_saved_otherwise_are_read_or_refused_by_what_they_hold(tmp_path:
     with pytest.raises(UserError, match=r"net\.pth contains model, epoch, not a state dict"):
         networks.read_state(weights)
     torch.save({f"model.{name}": each for name, each in state.items()}, weights)
-    with pytest.raises(UserError, match=r"its model\.features\.0\.weight is none of them"):
+    with pytest.raises(UserError, match=r"its model\.features\.0\.weight is none of") as refused:
         networks.fill_weights(module, networks.read_state(weights), "it", weights)
+    assert 'without "model." before their names: features.0.weight' in refused.value.remedy
+    with pytest.raises(UserError, match="its n_averaged is none of them") as refused:
+        networks.fill_weights(module, state | {"n_averaged": torch.tensor(1)}, "it", weights)
+    assert "weights alone: features.0.weight" in refused.value.remedy
+    torch.save(module, weights)
+    with pytest.raises(UserError, match=r"it holds a torchvision\.\S+\.SqueezeNet, which is code"):
+        networks.read_state(weights)
 
 
 def test_the_mug_of_the_demo_is_a_mug(trained: Path) -> None:

@@ -56,6 +56,12 @@ def test_labels_are_read_as_they_look(tmp_path: Path) -> None:
     assert lines_of(labels) == ["black cat", "dog"]
 
 
+def test_labels_in_utf_16_without_a_mark_are_refused(tmp_path: Path) -> None:
+    (labels := tmp_path / "labels.txt").write_bytes("cat\ndog\n".encode("utf-16-le"))
+    with pytest.raises(UserError, match=r"cannot read labels .* as UTF-16 has"):
+        lines_of(labels)
+
+
 def test_labels_that_are_there_twice_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     tell_repeated(["crane", "mug", "crane", "mug"])
     tell_repeated(["crane", "mug"])
