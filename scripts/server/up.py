@@ -124,7 +124,7 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
         else:
             loaded_beside.load(server, pipeline.ensemble, hash_layout(pipeline) != before)
         _record(shared, version, seed, settings)
-        console.note(f"up: {describe_server(server, version)}")
+        console.note(f"up: {describe_server(server, version)}", version=version.number)
     return server
 
 
@@ -334,7 +334,7 @@ def _serve(
         before.end_strays(known)
     if known and known.fingerprint == wanted.fingerprint and stack.alive():
         if unhealthy_reason(stack, known, known.main) is None or _is_restored(stack, known):
-            console.note(f"up already: {describe_server(known, version)}")
+            console.note(f"up already: {describe_server(known, version)}", version=version.number)
             return scale_if_wanted(stack, known, settings)
         console.note("the server is running but does not answer; restarting it")
     in_place = known is not None and known.flavour == stack.flavour and bool(stack.many)
@@ -358,7 +358,7 @@ def _serve(
         raise
     started = replace(state.load() or wanted, took=took)
     started.save()
-    console.note(f"up: {describe_server(started, version)}")
+    console.note(f"up: {describe_server(started, version)}", version=version.number)
     return started
 
 
@@ -395,7 +395,7 @@ def _take_over(
     new = replace(new, took=took)
     console.note("the new server answers; the one from before ends its requests")
     stack.take_over(known, new)
-    console.note(f"up: {describe_server(new, version)}")
+    console.note(f"up: {describe_server(new, version)}", version=version.number)
     return new
 
 

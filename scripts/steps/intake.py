@@ -381,6 +381,8 @@ def _trace(module: Any, example: Any, path: Path) -> None:
 
     try:
         trace_to_file(module, "pixels", example, "output", path)
+    except OSError:  # as of a full disk, which is no fault of the network's
+        raise
     except Exception as fault:
         message = " ".join(str(fault).split()).partition(". ")[0][:200]
         raise UserError(

@@ -39,7 +39,7 @@ def main() -> int:
             f"{version.serving} does not answer on the {known.flavour} server ({reason})",
             lost or REMEDY,
         )
-    console.say(f"ready · {describe_shortly(known, version)}")
+    console.say(f"ready · {describe_shortly(known, version)}", version=version.number)
     servers = stack.many.find_addresses(known) if stack.many else {}
     told = models.read_all_totals(servers) if servers else [models.read_totals(known.http)]
     rows = models.list_answered(known.main, told)

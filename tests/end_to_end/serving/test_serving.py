@@ -39,6 +39,12 @@ def test_a_server_that_is_up_is_asked_at_once(served: Project, tmp_path: Path) -
     assert asked.returncode == 0 and asked.stderr == ""
 
 
+@pytest.mark.parametrize("command", ["up", "status"])
+def test_programs_are_told_the_version(served: Project, command: str) -> None:
+    lines = [json.loads(line) for line in served.made(command, JSON="1").splitlines()]
+    assert [line["version"] for line in lines if "version" in line]
+
+
 @everywhere
 def test_a_second_up_leaves_the_server_alone(served: Project) -> None:
     assert "up already" in served.made("up")
