@@ -50,6 +50,10 @@ OF_ONE = ("container_name", "hostname", "ports", "network_mode")
 # Where a server that is only tried has its repository: at the usual place, Compose goes on mounting
 # the live one.
 TRIED = "/tried"
+# What compose.yaml mounts into steps.
+MOUNTED = [
+    *("docker", "extensions", "kinds", "model_repository", "requirements", "scripts", "serving"),
+]
 # In a container's memory.
 GOES_WITH_IT = "/run/triton"
 # On a busy machine Triton may end at its start, where a process of a model waits too long.
@@ -94,6 +98,7 @@ class DockerStack:
         self.compose.require_own()
         if self._elsewhere:  # refused before anything is built
             self._elsewhere.require_reachable_from_containers()
+        let_steps_read(ROOT)
         self.images.build("server")
         certificates.place(self._settings)
         needs_certificate = exposure.exposure_of(self._settings).certificate is not None
@@ -374,6 +379,14 @@ class DockerStack:
                 f"{path} is readable by root only, and the containers do not run as root",
                 f"chmod -R a+rX {path}",
             )
+
+
+def let_steps_read(checkout: Path) -> None:
+    """Whatever the umask of the clone: a step begins as a root that may read no other user's, and
+    ends as nobody in a clone of root's."""
+    with suppress(PermissionError):  # a colleague's, who has seen to it
+        for name in MOUNTED:
+            files.let_all_read(checkout / name)
 
 
 def _give(folder: Path) -> None:

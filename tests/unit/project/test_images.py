@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from scripts.stacks.containers import MOUNTED, let_steps_read
 from tests.project import ROOT
 
 NOTED = sorted((ROOT / "docker" / "images").glob("*.json"))
@@ -65,3 +66,15 @@ def test_the_images_user_can_read_what_a_umask_hides() -> None:
         lines = file.read_text().replace("\\\n", "").splitlines()
         for words in (line.removeprefix("COPY ") for line in lines if line.startswith("COPY ")):
             assert words.startswith(("--chmod=755 ", "--from=")) or re.search(roots, words), words
+
+
+def test_steps_can_read_what_a_umask_hides(tmp_path: Path) -> None:
+    mounted = re.findall(r"- \./(\w+):/bundle/\w+:ro", (ROOT / "compose.yaml").read_text())
+    assert mounted == MOUNTED
+    for name in MOUNTED:
+        (tmp_path / name).mkdir(mode=0o700)
+    begins = tmp_path / "docker" / "unless-own"
+    begins.touch(0o700)
+    let_steps_read(tmp_path)
+    assert begins.stat().st_mode & 0o777 == 0o744
+    assert {(tmp_path / name).stat().st_mode & 0o777 for name in MOUNTED} == {0o755}
