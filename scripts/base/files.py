@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 
 
@@ -116,6 +117,12 @@ def whole_folder(target: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(draft, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def remove_own(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():  # perhaps sudo left it
+        raise UserError(f"what another user made in {folder} stays", f"sudo rm -r {folder}")
 
 
 def is_shared() -> bool:

@@ -174,7 +174,12 @@ class LocalStack:
 
     def keeper_state(self, server: State | None = None) -> dict[str, Any]:
         known = server or state.load()
-        return keeper_notes.read(RUN / known.side) if known else {}
+        if not known:
+            return {}
+        noted = RUN / known.side / keeper_notes.STATE
+        if noted.exists() and not os.access(noted, os.R_OK):
+            raise UserError("the server belongs to another user", "run it as that user")
+        return keeper_notes.read(noted.parent)
 
     def alive(self, server: State | None = None) -> bool:
         return _server(server or state.load()) is not None

@@ -5,7 +5,7 @@ make clean
 
 import shutil
 
-from scripts.base import console, lock
+from scripts.base import console, files, lock
 from scripts.base.paths import DOTENV, ROOT, VENV
 from scripts.recipes import folders
 from scripts.server.stop import stop_server
@@ -39,5 +39,5 @@ def main() -> int:
     stay += ["your settings in .env"] if DOTENV.exists() else []
     stay += ["the download caches of pip, uv and Docker"]
     console.note(f"kept: {', '.join(stay)}")
-    shutil.rmtree(VENV, ignore_errors=True)
+    files.remove_own(VENV)
     return 0
