@@ -381,11 +381,9 @@ def _trace(module: Any, example: Any, path: Path) -> None:
 
     try:
         trace_to_file(module, "pixels", example, "output", path)
-    except OSError:  # as of a full disk, which is no fault of the network's
-        raise
     except Exception as fault:
         message = " ".join(str(fault).split()).partition(". ")[0][:200]
-        raise UserError(
+        raise of_the_machine(fault) or UserError(
             f"PyTorch cannot export it to ONNX: {message}",
             f"try another SIZE=, or save it as {SAVE}",
         ) from None

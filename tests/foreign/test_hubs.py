@@ -66,6 +66,9 @@ def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(UserError, match="no space left") as refused:
         intake.take(str(source), "default", None, False, tmp_path / "model.onnx", trusted=True)
     assert refused.value.remedy.startswith("make room")
+    monkeypatch.setattr("scripts.artefacts.onnx_file.trace_to_file", Mock(side_effect=full))
+    with pytest.raises(UserError, match="no space left"):
+        intake._trace(None, None, tmp_path / "model.onnx")
 
 
 def test_an_engines_reason_comes_last() -> None:

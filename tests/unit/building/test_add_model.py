@@ -1,10 +1,8 @@
 """The settings of make add-model, before anything is made of them."""
 
-import errno
 import json
 import re
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 from onnx import TensorProto, helper, save
@@ -20,7 +18,6 @@ from scripts.repository.sources import find_source, require_trusted
 from scripts.server import engines
 from scripts.server.agreeing import samples
 from scripts.settings.settings import Settings
-from scripts.steps import intake
 
 
 @pytest.fixture
@@ -238,12 +235,3 @@ def test_where_networks_come_from(network: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=re.escape(cause)):
             find_source(wrong)
-
-
-def test_a_full_disk_is_not_called_a_fault_of_the_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
-    monkeypatch.setattr("scripts.artefacts.onnx_file.trace_to_file", full)
-    with pytest.raises(OSError, match="No space left"):
-        intake._trace(None, None, tmp_path / "model.onnx")
