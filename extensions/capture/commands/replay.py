@@ -3,6 +3,7 @@
     make replay                         the running server, about what it kept
     make replay OF=folder               about a copy: make captured TO=folder
     make replay OF=log.txt IMAGES=photos   a log, as make logs shows it, and pictures instead
+    make replay KEY=capture.key         with what is encrypted
     make replay VERSION=3               another version, loaded beside the live one; MODEL=birds: of
                                         another pipeline
     make replay URL=host:8000           another server

@@ -186,10 +186,12 @@ def test_a_command_names_the_arguments_that_its_help_and_its_file_do(verb: verbs
         return
     home = ROOT.joinpath(*verb.module.split("."))
     file = home / "__main__.py" if home.is_dir() else home.with_suffix(".py")
-    read = re.findall(r"(?:asked|given|options|load\(\))\.(\w+)", file.read_text())
+    text = file.read_text()
+    read = re.findall(r"(?:asked|given|options|load\(\))\.(\w+)", text)
+    read += re.findall(r"(\w+)\.value_in\(", text)
     named = re.findall(r"\b([A-Z][A-Z_0-9]+)=", verb.about)
     words = {*named, *(each.rstrip("_").upper() for each in read)} & arguments.ALL.keys()
-    if "find_asked_pipeline" in file.read_text():
+    if "find_asked_pipeline" in text:
         words.add("MODEL")
     given = dict.fromkeys(words, "1")
     assert not list_idle(verb.describe(), given, given)
