@@ -95,7 +95,7 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
     facts = signature(path, asked, model)
     classes = facts.classes
     if labels:
-        labels_for(known, 2 if classes == 1 and len(known) == 2 else classes, labels, path.name)
+        labels_for(known, 2 if classes == 1 else classes, labels, path.name)  # of one: yes, or no
     elif len(known) == classes:
         labels = folders.own().networks / name / LABELS
         files.write(labels, "".join(f"{label}\n" for label in known))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from onnx import TensorProto, helper, save
+from onnx import load as load_onnx
 
 from scripts.artefacts.manifest import lines_of, tell_repeated
 from scripts.base.errors import UserError
@@ -47,6 +48,19 @@ def test_a_recipe_of_a_file(network: Path) -> None:
         *("pets_onnx", "pets_trt"),
     }
     assert recipe("pets", {"ONNX": str(network)}).labels_file is None
+
+
+def test_labels_of_a_network_of_one_number(network: Path) -> None:
+    """They are of its two answers: that a picture is not, and that it is."""
+    model = load_onnx(network)
+    model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 1
+    save(model, network)
+    for text in ("cat\n", "dog\ncat\n"):
+        (labels := network.with_name("two.txt")).write_text(text)
+        recipe("pets", {"ONNX": str(network), "LABELS": str(labels)})
+    labels.write_text("cat\ndog\nmug\n")
+    with pytest.raises(UserError, match=r"has 3 labels, and a\.onnx 2 classes"):
+        recipe("pets", {"ONNX": str(network), "LABELS": str(labels)})
 
 
 def test_labels_are_read_as_they_look(tmp_path: Path) -> None:
