@@ -15,7 +15,7 @@ WHERE_TOUCHED = re.compile(
     | tests/(foreign|pytorch)/
     | tests/end_to_end/(keeping|measuring|own)/ | tests/end_to_end/building/test_layers\.py
     | tests/end_to_end/serving/test_(beyond_this_machine|logs|one_step|several_users|tensors)\.py
-    | tests/door/test_(arrivals|balancer|candidates|elsewhere|keeper|life|page|processes|relay)\.py
+    | tests/door/test_(balancer|candidates|elsewhere|keeper|life|memory|page|processes|relay)\.py
     | tests/door/watching/test_(captures|traces)\.py
     """,
     re.VERBOSE,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,10 +90,12 @@ class Counts:
 
 
 class Load:
-    """The requests that are being read or answered, and the bytes of their bodies.
+    """The requests that are being read or answered, and the bytes of their bodies, and of answers
+    that are being sent.
 
     A body takes its room as it comes, at most as much as it leaves to all others: the smaller a
-    request, the longer it finds room. Where there is none, what comes most slowly makes room.
+    request, the longer it finds room. Where there is none, what comes most slowly makes room, and
+    answers that nobody reads. An answer always takes its room.
     """
 
     def __init__(self, limits: Limits, counts: Counts | None = None) -> None:
@@ -100,6 +103,7 @@ class Load:
         self.limits = limits
         self.counts = counts or Counts()
         self.arriving: set[Share] = set()
+        self.unread: set[Share] = set()
 
     @property
     def requests(self) -> int:
@@ -138,11 +142,22 @@ class Load:
             if not self._drop_some():
                 raise busy(f"{arriving} requests are arriving")
 
+    @contextmanager
+    def hold_answer(self, size: int, client: str, end: Callable[[], None]) -> Iterator[None]:
+        """Until all of it is on its way; it may be ended before that."""
+        with Share(self, complete=False) as share:
+            with suppress(Refused):
+                self.make_room(share, size)
+            share.send(size, client, end)
+            self.unread.add(share)
+            yield
+
     def begin(self, share: Share) -> None:
         self.arriving.add(share)
         self.counts.set_own(Counts.ARRIVING, len(self.arriving))
 
     def end(self, share: Share) -> None:
+        self.unread.discard(share)
         self.arriving.discard(share)
         self.counts.set_own(Counts.ARRIVING, len(self.arriving))
 
@@ -158,7 +173,7 @@ class Load:
         """A tenth of those that are late, the latest; of the client first who holds most. False:
         none is."""
         now = time.monotonic()
-        late = [share for share in self.arriving if share.due < now]
+        late = [share for share in self.arriving | self.unread if share.due < now]
         held: Counter[str] = Counter()
         for share in late:
             held[share.client] += max(share.bytes, 1)
@@ -199,6 +214,13 @@ class Share:
         self._load.counts.add(Counts.BYTES, count)
         self.bytes += count
         self.due = min(self.due + count / SLOWEST, time.monotonic() + AHEAD_S)
+
+    def send(self, size: int, client: str, end: Callable[[], None]) -> None:
+        """An answer, which its client should read soon."""
+        self.client, self._refuse = client, lambda _: end()
+        self.due = time.monotonic() + AHEAD_S
+        self._load.counts.add(Counts.BYTES, size)
+        self.bytes = size
 
     def complete(self) -> None:
         """All of it is there: it takes a place among those that are answered."""

@@ -34,6 +34,8 @@ from bundle_serving.process.server_log import log, log_traceback
 Observe = Callable[[Incoming, Note, int, int, int], None]
 
 
+# Of an answer: what Envoy takes, whether its client reads it or not.
+READ_AT_ONCE = 64 << 10
 # Of the header Sec-Fetch-Site, which browsers send: another port of this host is one, too.
 FOREIGN = ("cross-site", "same-site")
 
@@ -78,6 +80,10 @@ class Service:
             answer = Refused(500, "internal error in the door; see its log (make logs)").answer()
         size, duration = len(answer.body), time.monotonic_ns() - arrived
         self._observe(incoming, note, answer.status, size, duration)
+        if size > READ_AT_ONCE:
+            client = note.client or address_of(incoming.headers)
+            held = self.load.hold_answer(size, client, incoming.hang_up)
+            incoming.until_sent.enter_context(held)
         more = {REQUEST_ID: note.id, **self._cors(incoming.headers)}
         return Answer(answer.body, answer.status, {**answer.headers, **more})
 

@@ -27,9 +27,9 @@ from bundle_door.wire.http2 import GOAWAY, HEAD, PREFACE, SETTINGS, frame
 from bundle_serving.process.exposure import Exposure
 from bundle_serving.protocol.kserve import stub
 from tests.door.servers import Behind, behind_the_door
-from tests.door.test_arrivals import LARGE, MEGABYTE, NO_ROOM, TOO_SLOW, answered_from, subject_of
 from tests.door.test_life import JPEG as SMALL
 from tests.door.test_life import Conversation, Gate, gate, message
+from tests.door.test_memory import LARGE, MEGABYTE, NO_ROOM, TOO_SLOW, answered_from, subject_of
 from tests.project import free_ports, wait_until
 
 __all__ = ["gate"]

@@ -16,7 +16,9 @@ from bundle_door.access.key_file import Client, add, hash_key, revoke
 from bundle_serving.process import sockets
 from bundle_serving.process.exposure import CERTIFICATE
 from tests.door.servers import Behind, OverUnixSocket, behind_the_door
-from tests.door.test_arrivals import (
+from tests.door.test_exposure import authorized
+from tests.door.test_life import Gate, gate
+from tests.door.test_memory import (
     LARGE,
     MEGABYTE,
     NO_ROOM,
@@ -25,8 +27,6 @@ from tests.door.test_arrivals import (
     codes_of,
     subject_of,
 )
-from tests.door.test_exposure import authorized
-from tests.door.test_life import Gate, gate
 from tests.door.watching.test_metrics import value
 from tests.project import wait_until
 

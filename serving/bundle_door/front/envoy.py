@@ -38,9 +38,16 @@ Service = tuple[str, int, Config, Sequence[str]]
 # always do.
 MOST_CONNECTIONS, MORE = 4096, 64
 HTTP1: Config = {"http_protocol_options": {}}
-HTTP2: Config = {"http2_protocol_options": {}}
+# Envoy takes each answer at once, whether its client reads it or not: what is left behind would
+# take its part of the connection, which other clients' answers come on as well.
+STREAM_WINDOW, CONNECTION_WINDOW = 256 << 20, (1 << 31) - 1
+WINDOWS: Config = {
+    "initial_stream_window_size": STREAM_WINDOW,
+    "initial_connection_window_size": CONNECTION_WINDOW,
+}
+HTTP2: Config = {"http2_protocol_options": WINDOWS}
 # A fault of a connection to Triton is one of few requests.
-HTTP2_OF_FEW: Config = {"http2_protocol_options": {"max_concurrent_streams": 64}}
+HTTP2_OF_FEW: Config = {"http2_protocol_options": {**WINDOWS, "max_concurrent_streams": 64}}
 # For load balancers, which have no API key.
 HEALTH = ["/v2/health/live", "/v2/health/ready"]
 OWN_HOSTS = r"[0-9.]+|\[[0-9a-fA-F:.]+\]|[\w-]+|[\w.-]+\.localhost"
@@ -148,6 +155,8 @@ def load_templates() -> Environment:
         "HEAP_BYTES": arrivals.HEAP_BYTES,
         "FULL": arrivals.FULL,
         "PAUSE_S": arrivals.PAUSE_S,
+        "STREAM_WINDOW": STREAM_WINDOW,
+        "CONNECTION_WINDOW": CONNECTION_WINDOW,
         "LATE_S": LATE_S,
         "STOPPING": STOPPING,
         "SHARING": SHARING,

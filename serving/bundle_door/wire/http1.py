@@ -4,7 +4,7 @@ logs and a clock of its own, is not needed.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from bundle_door.answers import Answer, Refused
 # No connection of Envoy's is refused, and none is ended: it does that.
 BACKLOG = 4096
 IDLE_S = 10 * 365 * 86400
-# Of its request, the task that answers it.
-TASK = "task"
+# Of an answer: what is given to the transport at once, which copies what is not taken.
+PIECE = 256 << 10
+# Of its request, the task that answers it, and how the connection is ended.
+TASK, HANG_UP = "task", "hang up"
 
 Receive = Callable[[], Awaitable[Any]]
 
@@ -68,11 +70,20 @@ class Incoming:
     """A request with its headers, whose names are in lower case."""
 
     def __init__(
-        self, method: str, path: str, query: str, headers: Mapping[str, str], body: Body
+        self,
+        method: str,
+        path: str,
+        query: str,
+        headers: Mapping[str, str],
+        body: Body,
+        hang_up: Callable[[], None] = lambda: None,
     ) -> None:
         self.method, self.path, self.query = method, path, query
         self.headers = headers
         self.body = body
+        self.hang_up = hang_up
+        # What ends when the answer is sent.
+        self.until_sent = ExitStack()
 
 
 # Cancelled if the client hangs up.
@@ -80,6 +91,11 @@ Answering = Callable[[Incoming], Awaitable[Answer]]
 
 
 class Connection(HttpToolsProtocol):
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        scope: Any = self.scope
+        scope[HANG_UP] = self.transport.abort
+
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         scope: Any = self.scope or {}
@@ -95,6 +111,7 @@ def connections_of(answering: Answering) -> Callable[[], Connection]:
             scope["query_string"].decode("latin-1"),
             {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]},
             Body(receive),
+            scope.pop(HANG_UP),
         )
         scope[TASK] = asyncio.current_task()
         try:
@@ -111,8 +128,14 @@ def connections_of(answering: Answering) -> Callable[[], Connection]:
         if answer.status != 304:
             headers.append((b"content-length", b"%d" % len(answer.body)))
         start = {"type": "http.response.start", "status": answer.status, "headers": headers}
-        await send(start)
-        await send({"type": "http.response.body", "body": answer.body})
+        with incoming.until_sent:
+            await send(start)
+            body = memoryview(answer.body)
+            for at in range(0, len(body), PIECE):
+                piece = body[at : at + PIECE]
+                # Waits until the other end has taken nearly all that came before.
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body"})
 
     config = Config(
         respond,

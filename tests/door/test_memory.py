@@ -1,10 +1,15 @@
-"""Messages over gRPC take their share of Envoy's memory as they come, and come fast enough."""
+"""Messages over gRPC take their share of memory as they come, and come fast enough; answers that
+nobody reads take a bounded part of it, and hold up no others."""
 
 import asyncio
+import json
+import socket
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
+from typing import cast
 
 import grpc
+import psutil
 import pytest
 
 from benchmark.torture import unfinished
@@ -22,14 +27,14 @@ from bundle_door.wire import http2
 from bundle_door.wire.calls import PREFIX, message_of, usual_fields
 from bundle_serving.protocol.kserve import pb
 from tests.door.rehearsed import on_a_gpu_too
-from tests.door.servers import Asked
+from tests.door.servers import Asked, Behind
 from tests.door.test_attacks import GOOD, bystanders_of, of_envoys
 from tests.door.test_clients import request_of
 from tests.door.test_life import Conversation, Gate, gate
 from tests.project import wait_until
 
 __all__ = ["gate"]
-LARGE = 60_000_000
+LARGE, ECHOED = 60_000_000, 12_000_000
 PERMISSION_DENIED, UNIMPLEMENTED = "7", "12"
 TOO_SLOW, NO_ROOM = grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE
 MEGABYTE = request_of(b"\xff\xd8" + bytes(1_000_000))
@@ -185,3 +190,75 @@ def test_a_message_that_is_not_taken_is_not_too_slow(server: Asked, gate: Gate) 
         gate.open()
         assert [stream.answer() for _ in range(4)] == [*"0123"]
         stream.hang_up()
+
+
+@pytest.mark.parametrize("method", [INFER, STREAM])
+def test_answers_over_grpc_that_nobody_reads(server: Behind, method: str) -> None:
+    """All clients' answers come on few connections of Envoy's."""
+    message = pb.ModelInferRequest(
+        model_name="echo",
+        inputs=[
+            pb.ModelInferRequest.InferInputTensor(
+                name="IN_BOOL", datatype="BOOL", shape=[1, ECHOED]
+            )
+        ],
+        outputs=[pb.ModelInferRequest.InferRequestedOutputTensor(name="OUT_BOOL")],
+        raw_input_contents=[bytes(ECHOED)],
+    ).SerializeToString()
+    before = memory_of_door(server)
+
+    async def attack() -> None:
+        connections = []
+        for _ in range(30):
+            pieces = [PREFIX.pack(False, len(message)), message]
+            connection, stream = await begin(server, "127.0.0.2", method, pieces)
+            connections.append(connection)
+            async with asyncio.timeout(60):
+                while stream.unsent and not stream.ended.done():
+                    await asyncio.sleep(0.01)
+            transport_of(connection).pause_reading()
+        await asyncio.to_thread(answered_from, "127.0.0.3", server, request_of(GOOD[2]))
+        for connection in connections:
+            transport_of(connection).abort()
+
+    asyncio.run(attack())
+    assert memory_of_door(server) < before + 300_000_000
+
+
+def test_answers_over_http_that_nobody_reads(server: Behind) -> None:
+    asked = {
+        "inputs": [
+            {
+                "name": "IN_BOOL",
+                "shape": [1, ECHOED],
+                "datatype": "BOOL",
+                "parameters": {"binary_data_size": ECHOED},
+            }
+        ],
+        "outputs": [{"name": "OUT_BOOL", "parameters": {"binary_data": True}}],
+    }
+    head = json.dumps(asked).encode()
+    request = (
+        b"POST /v2/models/echo/infer HTTP/1.1\r\nhost: localhost\r\n"
+        b"inference-header-content-length: %d\r\ncontent-length: %d\r\n\r\n%s"
+    ) % (len(head), len(head) + ECHOED, head)
+    before = memory_of_door(server)
+    with ExitStack() as stack:
+        for _ in range(60):
+            client = stack.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("127.0.0.1", server.http_port))
+            client.sendall(request + bytes(ECHOED))
+            client.settimeout(60)
+            assert client.recv(12) == b"HTTP/1.1 200"
+        assert memory_of_door(server) < before + 400_000_000
+        assert server.ask("GET", "/v2/health/ready")[0] == 200
+    wait_until(lambda: memory_of_door(server) < before + 50_000_000, "the memory to be free")
+
+
+def memory_of_door(server: Behind) -> int:
+    return psutil.Process(server.door.pid).memory_info().rss
+
+
+def transport_of(connection: http2.Connection) -> asyncio.Transport:
+    return cast(asyncio.Transport, connection._transport)
