@@ -11,8 +11,10 @@ LONG := -n 3 -m "long and not rare"
 # Passed on as typed: make would expand a $ in a file name or text.
 $(foreach name,IMG IN OUT SOUND TEXT INPUTS VIDEO,$(eval override export $(name) := $$(value $(name))))
 
-# If this were set, every command would compile all its imports again, which takes seconds.
-unexport PYTHONDONTWRITEBYTECODE
+# If this were set, every command would compile all its imports again, which takes seconds. The next
+# is for another Python; and what is shown has letters that not every locale has.
+unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONIOENCODING
+export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help version can-measure demo doctor up classify ask add-model remove-model \

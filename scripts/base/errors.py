@@ -20,7 +20,7 @@ OF_THE_MACHINE = {
     errno.EROFS: "run it in a copy of the project on a disk that can be written to",
     errno.EMFILE: "raise the limit (ulimit -n 4096), then run it again",
     errno.ENFILE: "close other programs, or raise fs.file-max, then run it again",
-    errno.EACCES: "run it as the user who owns that file",
+    errno.EACCES: "run it as the user who owns that file, or take all back: sudo chown -R $USER .",
 }
 
 

@@ -16,9 +16,10 @@ from bundle_door.triton import status_of
 from bundle_door.watching.observed import GRPC, HTTP, Series
 from bundle_door.watching.shadows import Compared
 
+FOR_ITS_KEY = "ext_authz_denied"
 # Of refusals that are the caller's fault.
 BY_ENVOY: dict[tuple[str | None, grpc.StatusCode], int] = {
-    ("ext_authz_denied", grpc.StatusCode.UNAVAILABLE): 429,
+    (FOR_ITS_KEY, grpc.StatusCode.UNAVAILABLE): 429,
     ("request_payload_too_large", grpc.StatusCode.RESOURCE_EXHAUSTED): 413,
     ("max_duration_timeout", grpc.StatusCode.DEADLINE_EXCEEDED): 408,
     ("stream_idle_timeout", grpc.StatusCode.DEADLINE_EXCEEDED): 408,
@@ -78,12 +79,13 @@ def over_grpc(observed: Observer, served: Served) -> Listener:
 
     def took(line: Line) -> None:
         code = grpc.StatusCode.__members__.get(line.grpc_status or "")
-        if line.path != INFER or code is None:
+        if code is None:
             return
-        served.refresh()
-        status = status_over_http(line, code)
-        make_counter(observed, served, line.answered_by, GRPC, status, line.seconds)
-        if status >= 400:
+        status, asks_model = status_over_http(line, code), line.path == INFER
+        if asks_model:
+            served.refresh()
+            make_counter(observed, served, line.answered_by, GRPC, status, line.seconds)
+        if status >= 400 and (asks_model or line.by_envoy == FOR_ITS_KEY):
             observed.refusal(status, GRPC)
 
     return took

@@ -19,8 +19,8 @@ NOTE = Note(
     "mine", TRACE, "ann", "birds", "3", 1000, 0.5, 2.25, {"preprocessing": 10.5, "network": 20.0}
 )
 OF_ENVOY = {
-    "port": "grpc", "began": "1795388464.017", "us": 30_040, "status": 200, "bytes_in": 10,
-    "bytes_out": 20, "id": "mine", "client": None, "method": "POST",
+    "port": "grpc", "began": "1795388464.017", "us": 30_040, "ended_ms": 30, "status": 200,
+    "bytes_in": 10, "bytes_out": 20, "id": "mine", "client": None, "method": "POST",
     "path": "/inference.GRPCInferenceService/ModelInfer", "model": "birds", "version": "",
     "grpc_status": "OK",
     "traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "details": "via_upstream",
