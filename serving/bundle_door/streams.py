@@ -7,7 +7,7 @@ stream begins. Single messages come here at times (singles.py).
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -33,7 +33,7 @@ STOPS = "the server is stopping; open the stream again"
 # For a stream that Envoy knows already; it waits for ten seconds.
 LOOK_S = 0.05
 TOO_SLOW = "the message comes too slowly; send it again"
-# Of large messages that are not complete, of all streams.
+# Of all streams: of large messages that are not complete, and of those that are not answered.
 MOST_BYTES = 320 << 20
 # What a refused message or key ends its stream with.
 CODES = {
@@ -72,6 +72,17 @@ class Admitted:
         self.bytes, self.due, self.reading = 0, 0.0, False
         # What was told last, perhaps of a message after that.
         self.told = (0, 0)
+        # The sizes of messages that Triton has, and has not answered yet.
+        self.asked: deque[int] = deque()
+
+    @property
+    def held(self) -> int:
+        return self.bytes + sum(self.asked)
+
+    def note_answer(self) -> None:
+        """To one of them, whichever; a model may also give several to one, or none."""
+        if self.asked:
+            self.asked.popleft()
 
     def stop(self) -> None:
         """Takes no more; what it has taken is answered."""
@@ -102,6 +113,7 @@ class Admitted:
                 return
             begins = False
             await self._triton.wait_until_loaded(message)
+            self.asked.append(len(message))
             yield message
 
     async def _until_the_server_stops(self) -> AsyncIterator[bytes]:
@@ -236,14 +248,14 @@ class Streams:
         self._end(late, Refused(408, TOO_SLOW))
 
     def is_full(self) -> bool:
-        return sum(admitted.bytes for admitted in self._open.values()) > MOST_BYTES
+        return sum(admitted.held for admitted in self._open.values()) > MOST_BYTES
 
     def end_some(self) -> None:
         """A tenth: of the client first whose messages hold most, those that have sent none for
         longest, for one whose end does not come is held here all the same."""
         held: Counter[str] = Counter()
         for admitted in self._open.values():
-            held[admitted.client] += admitted.bytes
+            held[admitted.client] += admitted.held
 
         def rank(task: asyncio.Task[None]) -> tuple[int, float]:
             return -held[self._open[task].client], self._open[task].since
@@ -270,6 +282,7 @@ class Streams:
         self._open[task] = admitted
         try:
             async for answer in call(aiter(admitted), timeout=context.time_remaining()):
+                admitted.note_answer()
                 await context.write(answer)
         except asyncio.CancelledError:
             if not admitted.refused:

@@ -161,6 +161,30 @@ def test_a_stream_has_its_share_and_is_fast_enough(
         idle.hang_up()
 
 
+def test_what_waits_for_an_answer_takes_a_share(server: Asked, gate: Gate) -> None:
+    """Of a client that sends one message after the other, which Triton takes all."""
+    waits = [request_of(gate.picture()).SerializeToString() for _ in range(2)]
+    large = request_of(b"\xff\xd8" + bytes(LARGE)).SerializeToString()
+    pieces = [(PREFIX.pack(False, len(each)), each) for each in [*waits, *[large] * 8]]
+
+    async def attack() -> str:
+        connection, stream = await begin(
+            server, "127.0.0.2", STREAM, [piece for pair in pieces for piece in pair]
+        )
+        async with asyncio.timeout(60):
+            await stream.ended
+        connection.close()
+        return stream.fields["grpc-status"]
+
+    with grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel:
+        idle = Conversation(channel)
+        assert asyncio.run(attack()) == UNAVAILABLE
+        gate.open()
+        idle.ask(GOOD[2], id="1")
+        assert idle.answer() == "1"
+        idle.hang_up()
+
+
 @pytest.mark.parametrize("method", [f"{TRITON}RepositoryIndex", LOAD, f"{TRITON}Nothing"])
 def test_what_is_refused_anyway_takes_no_memory(
     server: Asked, monkeypatch: pytest.MonkeyPatch, method: str
