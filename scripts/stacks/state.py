@@ -17,7 +17,7 @@ from scripts.stacks import exposure
 RUN = ROOT / "build" / "run"
 PATH = RUN / "state.json"
 FLAVOURS = ("gpu", "cpu", "local", *(each.NAME for each in settings.FLAVOURS))
-# What the last server said that did not come to serve.
+# The log of the last server that failed to start.
 REFUSED = RUN / "refused.log"
 SERVES_ON = "the server from before serves on; make logs shows what the new one said"
 
