@@ -8,6 +8,14 @@ key=build/key/admin.key certificate=build/tls/key.pem hands=build/key/hands-off
 user=$(stat -c %u docker) group=$(stat -c %g docker)
 [ "$user" != 0 ] || user=$nobody group=$nobody
 
+# Of a clone made with umask 077: the other steps begin as a root that may read no other user's files. make sees to it.
+set -- docker extensions kinds model_repository requirements scripts serving
+hidden=$(find "$@" ! -type l ! -perm -004 -print -quit)
+[ -z "$hidden" ] || {
+    echo "error: containers cannot read $hidden, as its owner alone may; chmod -R go+rX $*" >&2
+    exit 1
+}
+
 mkdir -p build/cache build/key build/live build/tls build/versions
 [ -e "$hands" ] || (umask 077 && : > "$hands")
 if [ ! -e "$key" ]; then

@@ -35,10 +35,12 @@ def disks(
     checkout: Path, build: Path, needed_gb: int, installed: bool, made: bool
 ) -> Iterator[Finding]:
     """Of a checkout, and of the folder of what is built, which may be another disk's."""
-    for folder in (checkout, build):
+    # What commands need later is installed in the last one, which may have all of it.
+    verdicts = {checkout: FAILURE, build: FAILURE, checkout / ".venv": WARNING}
+    for folder, verdict in verdicts.items():
         if folder.exists() and not os.access(folder, os.W_OK):
-            fix = "as the user who owns it, in a copy on a disk that can be written to"
-            yield Finding("checkout", FAILURE, f"{folder} cannot be written to", fix)
+            fix = "as the user who owns it, or in a copy on a disk that can be written to"
+            yield Finding("checkout", verdict, f"{folder} cannot be written to", fix)
     apart = build.exists() and build.stat().st_dev != checkout.stat().st_dev
     yield room("disk", checkout, needed_gb, installed and (made or apart))
     if apart:

@@ -23,6 +23,9 @@ from scripts.intake.signature import Signature
 Runnable: TypeAlias = Any
 
 REMEDY = "check that it runs by itself, or export it again"
+# Of an operator that ONNX Runtime has, and not in this type: convolutions in float64, say.
+NOT_IN_THIS_TYPE = "Could not find an implementation for"
+IN_FLOAT32 = "export it in float32 (network.float() before the export)"
 SAID = 300  # characters of what an engine says
 # How far from usual inputs a network is probed: scores leave any interval there, and
 # probabilities do not.
@@ -76,7 +79,8 @@ def explain_refusal(name: str, fault: Exception) -> UserError:
     said = " ".join(str(fault).split())
     if len(said) > SAID:  # where it is comes first, and why last
         said = f"{said[: SAID // 3]} … {said[-SAID * 2 // 3 :]}"
-    return UserError(f"{name} cannot be run: {said}", REMEDY)
+    remedy = IN_FLOAT32 if NOT_IN_THIS_TYPE in said else REMEDY
+    return UserError(f"{name} cannot be run: {said}", remedy)
 
 
 class Original:

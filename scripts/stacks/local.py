@@ -66,7 +66,7 @@ class LocalStack:
         self._settings = settings
 
     def prepare(self) -> None:
-        _require_plain_path()
+        require_plain_path()
         if not bootstrap.can_serve():
             raise UserError(
                 "without Docker, the server needs Python 3.11 or 3.12",
@@ -76,7 +76,7 @@ class LocalStack:
             libpython_folder()
         except StartError as fault:
             raise UserError.from_fault(fault) from None
-        _require_files()
+        require_files()
         bootstrap.ensure("serve")
         admin_key.ensure()
         certificates.place(self._settings)
@@ -232,7 +232,7 @@ class LocalStack:
         )
 
 
-def _require_plain_path() -> None:
+def require_plain_path() -> None:
     """Triton starts its models' processes by a shell, to which it gives their paths as they are;
     and their Python takes no letters beyond ASCII, whatever the locale."""
     if set(str(ROOT)) & set(" \t\n'\"\\$&();<>|`") or not str(ROOT).isascii():
@@ -242,7 +242,7 @@ def _require_plain_path() -> None:
         )
 
 
-def _require_files() -> None:
+def require_files() -> None:
     """The server raises its limit of open files as far as this machine lets it."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and most < FILES:

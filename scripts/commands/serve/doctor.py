@@ -29,6 +29,7 @@ from scripts.settings.settings import Settings
 from scripts.stacks import engine, flavour, state
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.gpu import GpuStack
+from scripts.stacks.local import require_files, require_plain_path
 
 # On the project's disk, the environment with all layers takes 1.6 GB and an export 0.3 GB. On
 # Docker's disk, the two CPU images take 2.2 GB; NVIDIA's pytorch, tritonserver and sdk images take
@@ -120,6 +121,11 @@ def _local() -> Iterator[Finding]:
     except StartError as fault:
         missing = UserError.from_fault(fault)
         yield Finding("libpython", FAILURE, missing.cause, missing.remedy)
+    for what, require in {"folder": require_plain_path, "files": require_files}.items():
+        try:
+            require()
+        except UserError as fault:
+            yield Finding(what, FAILURE, fault.cause, fault.remedy)
     free = shutil.disk_usage("/dev/shm").free // 2**20
     fix = "mount -o remount,size=1g /dev/shm"
     yield judge("/dev/shm", free >= SHM_MB, f"{free} MB free", fix)

@@ -144,6 +144,17 @@ def test_what_cannot_be_had_is_named_in_the_log(alone: Alone) -> None:
     alone.up()  # as before
 
 
+def test_what_a_umask_hides_is_named_in_the_log(alone: Alone) -> None:
+    hidden = alone.path / "docker" / "steps" / "as-owner"
+    hidden.chmod(0o700)
+    refused = alone.compose("up", "--wait", "--force-recreate", "init")
+    assert refused.returncode != 0
+    (line,) = error_lines(alone.compose("logs", "--no-log-prefix", "init").stdout)
+    assert "cannot read docker/steps/as-owner" in line and "chmod -R go+rX docker" in line
+    hidden.chmod(0o755)
+    alone.up()  # as before
+
+
 def test_a_network_of_ones_own_comes_and_goes(alone: Alone) -> None:
     own = alone.path / "own"
     own.mkdir()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.base.findings import FAILURE, OK, disks, room
+from scripts.base.findings import FAILURE, OK, WARNING, disks, room
 
 MORE_THAN_ANYONE_HAS_GB = 10**9
 
@@ -27,5 +27,7 @@ def test_a_checkout_that_cannot_be_written_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root is refused nothing else
-    first, *_ = disks(tmp_path, tmp_path / "build", 1, True, False)
-    assert (first.what, first.verdict) == ("checkout", FAILURE) and str(tmp_path) in first.detail
+    (tmp_path / ".venv").mkdir()
+    checkout, environment, _ = disks(tmp_path, tmp_path / "build", 1, True, False)
+    assert checkout.verdict == FAILURE and f"{tmp_path} cannot be written to" in checkout.detail
+    assert environment.verdict == WARNING and ".venv cannot be written to" in environment.detail

@@ -71,6 +71,7 @@ def test_the_images_user_can_read_what_a_umask_hides() -> None:
 def test_steps_can_read_what_a_umask_hides(tmp_path: Path) -> None:
     mounted = re.findall(r"- \./(\w+):/bundle/\w+:ro", (ROOT / "compose.yaml").read_text())
     assert mounted == MOUNTED
+    assert f"set -- {' '.join(MOUNTED)}\n" in (ROOT / "docker/steps/init.sh").read_text()
     for name in MOUNTED:
         (tmp_path / name).mkdir(mode=0o700)
     begins = tmp_path / "docker" / "unless-own"

@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from bundle_serving import onnxruntime_engine
+from scripts.base.errors import UserError
 from scripts.intake import original
 
 
@@ -38,3 +39,17 @@ def test_a_border_of_zeros_is_greater_than_what_is_negative(padded_maximum: Path
     np.testing.assert_array_equal(served, expected)
     judged = original.session(padded_maximum, "it").run(None, {"input": pixels})[0]
     np.testing.assert_array_equal(judged, expected)
+
+
+def test_a_type_that_is_not_computed_has_its_remedy(padded_maximum: Path) -> None:
+    network = onnx.load(padded_maximum)
+    del network.graph.node[:]
+    node = helper.make_node("Conv", ["input", "weights"], ["output"])
+    network.graph.node.append(node)
+    weights = np.zeros((1, 1, 3, 3))
+    network.graph.initializer.append(numpy_helper.from_array(weights, "weights"))
+    for each in (*network.graph.input, *network.graph.output):
+        each.type.tensor_type.elem_type = TensorProto.DOUBLE
+    with pytest.raises(UserError, match="Could not find an implementation for Conv") as refused:
+        original.session(network.SerializeToString(), "it")
+    assert refused.value.remedy.startswith("export it in float32")
