@@ -165,7 +165,7 @@ def test_the_search_for_settings_runs_whole(gpu: Project) -> None:
         env.write_text(kept)
     for step in ("export:", "plan:", "PASSED", "accuracy gate"):
         assert step not in output  # it is the plan that serves
-    assert "current settings: fp16, copies of the network per GPU: 2, preprocessing 1 x 1" in output
+    assert "current settings: fp16, copies of the network per GPU: 2, preprocessing 2 x 1" in output
     assert re.search(r"GPU: 1, .*: \S+ answers per second at p95 .* than the best so far", output)
     for copies in (3, 4):
         (line,) = re.findall(rf"GPU: {copies}, .* is passed over: (.*)", output)
