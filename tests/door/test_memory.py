@@ -185,6 +185,28 @@ def test_what_waits_for_an_answer_takes_a_share(server: Asked, gate: Gate) -> No
         idle.hang_up()
 
 
+def test_what_has_come_takes_a_share_until_it_is_answered(server: Asked, gate: Gate) -> None:
+    """Of a client whose messages come one after the other, each whole, and are all in Triton."""
+    large = request_of(b"\xff\xd8" + bytes(LARGE)).SerializeToString()
+
+    async def attack() -> set[str]:
+        sent = [request_of(gate.picture()).SerializeToString() for _ in range(2)]
+        begun = []
+        for message in [*sent, *[large] * 7]:
+            pieces = [PREFIX.pack(False, len(message)), message]
+            begun.append(await begin(server, "127.0.0.2", INFER, pieces))
+            await asyncio.sleep(1)
+        refused = [stream for _, stream in begun if stream.ended.done()]
+        for connection, _ in begun:
+            connection.close()
+        await asyncio.gather(*[stream.ended for _, stream in begun], return_exceptions=True)
+        return {stream.fields["grpc-status"] for stream in refused}
+
+    assert asyncio.run(attack()) == {UNAVAILABLE}
+    gate.open()
+    assert answered_from("127.0.0.1", server, MEGABYTE)
+
+
 @pytest.mark.parametrize("method", [f"{TRITON}RepositoryIndex", LOAD, f"{TRITON}Nothing"])
 def test_what_is_refused_anyway_takes_no_memory(
     server: Asked, monkeypatch: pytest.MonkeyPatch, method: str

@@ -108,7 +108,7 @@ local function client_of(handle)
   return handle:streamInfo():downstreamDirectRemoteAddress():match("^(.*):%d+$") or ""
 end
 
--- One message: until Envoy has all of it.
+-- One message: until Envoy has all of it. It counts until it is answered, though Triton may have it.
 local function watch_request(handle)
   local request, is_hurried = { client = client_of(handle), bytes = 0 }, false
   requests[coroutine.running()] = request
@@ -128,11 +128,7 @@ local function watch_request(handle)
     end
     due = math.min(due + length * 1000 / SLOWEST, now + AHEAD_MS)
   end
-  if request.bytes > KEPT then
-    add(request, -request.bytes) -- it goes to Triton, and no copy stays here
-    return enter(handle, "large")
-  end
-  enter(handle, "complete")
+  enter(handle, request.bytes > KEPT and "large" or "complete")
 end
 
 -- After a chunk: how many messages of a stream are complete, how much of the next one is there and
