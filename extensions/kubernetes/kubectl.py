@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.base.text import printable
 
@@ -15,7 +16,8 @@ Object = dict[str, Any]
 
 # What it says while the API server is away, or has just come.
 AWAY = (
-    *("connection refused", "connect: ", "unexpected EOF", "TLS handshake timeout", ": EOF"),
+    *("connection refused", "was refused - did you", "connect: ", "unexpected EOF", ": EOF"),
+    *("TLS handshake timeout", "Error from server (Timeout)"),
     *("ServiceUnavailable", "etcdserver:", "connection reset", "i/o timeout", "connection lost"),
     *("apiserver not ready", "InternalError"),
 )
@@ -49,7 +51,7 @@ class Kubectl:
 
     def run(self, *words: str, given: str | bytes = "", patience: float = AWAY_S) -> str:
         """What it printed. An API server that is away may be restarting."""
-        began = time.monotonic()
+        began, is_told = time.monotonic(), False
         while True:
             sent = given.encode() if isinstance(given, str) else given
             ran = subprocess.run(self.command(*words), input=sent, capture_output=True)
@@ -59,6 +61,9 @@ class Kubectl:
             away = any(each in said for each in AWAY)
             if not away or time.monotonic() - began > patience:
                 raise Refused(words, said)
+            if not is_told:
+                console.note(f"the cluster does not answer; asked again for {patience:.0f} s …")
+                is_told = True
             time.sleep(1)
 
     def get(self, *words: str) -> Object:

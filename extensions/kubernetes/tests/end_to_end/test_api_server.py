@@ -4,6 +4,7 @@ its rules, and Pod Security's strictest level. No kubelet runs: no pod starts.""
 import itertools
 import json
 import os
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -13,10 +14,11 @@ import pytest
 import yaml
 
 from bundle_client import __version__
+from extensions.kubernetes.kubectl import Kubectl
 from extensions.kubernetes.kustomization import SOURCE
 from extensions.kubernetes.pods import SERVICE
 from extensions.kubernetes.tests import cluster as control_plane
-from extensions.kubernetes.tests.cluster import Cluster
+from extensions.kubernetes.tests.cluster import START_S, Cluster
 from tests.plugin import require_docker
 from tests.project import Project, error_lines, wait_until
 
@@ -240,3 +242,28 @@ def test_cluster_up_looks_before_it_builds(
     assert f"no pod comes up with the image {image}: ErrImagePull: no such host" in said
     assert make.returncode and "building" not in said
     assert cluster.try_kubectl(*look).returncode, "it is gone"
+
+
+@pytest.mark.parametrize("asked_before", [True, False])
+def test_a_server_that_restarts_is_waited_for(
+    cluster: Cluster,
+    namespace: str,
+    asked_before: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """kubectl says in other words that it is away where it knows its kinds already."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", f"{cluster.folder}/kubeconfig")
+    monkeypatch.setenv("PATH", f"{cluster.programs}:{os.environ['PATH']}")
+    kubectl = Kubectl(namespace, "")
+    if asked_before:
+        assert kubectl.list("pods") == []
+    cluster.server.kill()
+    comes = threading.Timer(3, cluster.server.start)
+    comes.start()
+    assert kubectl.list("pods") == []
+    comes.join()
+    assert capfd.readouterr().out.count("the cluster does not answer; asked again") == 1
+    wait_until(cluster.is_ready, "the API server to be ready", START_S)
