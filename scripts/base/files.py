@@ -120,6 +120,8 @@ def whole_folder(target: Path) -> Iterator[Path]:
 
 
 def remove_own(folder: Path) -> None:
+    if folder.is_symlink():
+        return folder.unlink()  # other checkouts may use what it leads to
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():  # perhaps sudo left it
         raise UserError(f"what another user made in {folder} stays", f"sudo rm -r {folder}")
