@@ -79,7 +79,7 @@ SHIFTS: dict[str, Shift] = {
 # Of the eight things.
 SHARES: dict[str, NDArray[np.float64]] = {
     "half of one class": np.where(np.arange(CLASSES) == 4, 0.5, 0.5 / 7),
-    "each class 0.6 times the one before": 0.6 ** np.arange(CLASSES),
+    "each class 0.6 times the one before": np.float_power(0.6, np.arange(CLASSES)),
     "two classes alone": np.where(np.isin(np.arange(CLASSES), (0, 4)), 0.5, 0.0),
 }
 
