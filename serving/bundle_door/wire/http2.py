@@ -88,6 +88,8 @@ class Connection(asyncio.Protocol):
 
     def request(self, block: bytes, body: Pieces) -> Stream:
         """With fields as `encoded` makes them, and a body that is not empty."""
+        if self._transport.is_closing():
+            raise ConnectionResetError("connection closed")
         stream = Stream(self._next, self._first_window, body)
         self._next += 2
         if self._next > MOST_STREAMS:
