@@ -1,9 +1,12 @@
 """What its commands are given."""
 
+import os
+
 from scripts.base.errors import UserError
 from scripts.settings import arguments
 from scripts.settings.setting import text
 
+MOST = 1023  # bytes of a passphrase, as openssl takes it
 passphrase = text("", "Encrypts the keys in a backup.")
 
 
@@ -14,4 +17,10 @@ def load_passphrase() -> str:
             "everybody on this machine can see PASSPHRASE on the command line",
             "give it in the environment: export PASSPHRASE",
         )
-    return passphrase.value_in(arguments.load())
+    given = passphrase.value_in(arguments.load())
+    if "\n" in given or len(os.fsencode(given)) > MOST:
+        raise UserError(
+            f"of PASSPHRASE, openssl reads the first line alone, and {MOST} bytes of it",
+            "give a shorter one, in one line",
+        )
+    return given

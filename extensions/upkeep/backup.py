@@ -29,7 +29,7 @@ from dotenv import dotenv_values
 
 from extensions.upkeep import sealed
 from scripts.base import below, disk, files
-from scripts.base.errors import UserError, of_the_machine
+from scripts.base.errors import OTHER, UserError, of_the_machine
 from scripts.base.files import is_shared
 from scripts.base.paths import DOTENV, ROOT
 from scripts.recipes import folders
@@ -116,9 +116,7 @@ def _begin(target: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         draft.touch(0o600)
     except OSError as fault:
-        if of_the_machine(fault):
-            raise
-        raise UserError(f"{target}: {fault.strerror}", "name a file in a folder of yours") from None
+        raise of_the_machine(fault) or UserError(f"{target}: {fault.strerror}", OTHER) from None
     return draft
 
 

@@ -60,7 +60,7 @@ def open_sealed(sealed: bytes, passphrase: str) -> dict[Path, str]:
 def _openssl(passphrase: str, text: bytes, *words: str) -> bytes:
     """The passphrase goes through a pipe: arguments can be seen by everybody."""
     reading, writing = os.pipe()
-    os.write(writing, passphrase.encode() + b"\n")
+    os.write(writing, os.fsencode(passphrase) + b"\n")
     os.close(writing)
     try:
         command = ["openssl", *CIPHER, *words, "-pass", f"fd:{reading}"]

@@ -14,12 +14,16 @@ from scripts.base.text import as_called, fold, printable
 
 # What the machine refuses, wherever it happens, and the remedy.
 ROOM = "make room (make prune shows what can go), then run it again"
+OTHER = "name another one, in a folder of yours"
 OF_THE_MACHINE = {
     errno.ENOSPC: ROOM,
     errno.EDQUOT: ROOM,
     errno.EROFS: "run it in a copy of the project on a disk that can be written to",
     errno.EMFILE: "raise the limit (ulimit -n 4096), then run it again",
     errno.ENFILE: "close other programs, or raise fs.file-max, then run it again",
+    errno.ENAMETOOLONG: OTHER,
+    errno.ENOTDIR: OTHER,
+    errno.EEXIST: OTHER,  # a file, where a folder is to be
     errno.EACCES: "run it as the user who owns that file, or take all back: sudo chown -R $USER .",
 }
 
@@ -72,17 +76,23 @@ def run_guarded(main: Callable[[], int]) -> int:
         _tell(fault)
         return fault.exit_code
     except KeyboardInterrupt:
-        interrupts.ignore_to_the_end()
-        print("interrupted; partial work was discarded", file=sys.stderr)
-        return interrupts.INTERRUPTED
+        return _end_interrupted()
     except BrokenPipeError:
         sys.stderr.close()
         return 0
     except Exception as fault:
+        if isinstance(fault.__cause__, KeyboardInterrupt):  # Python 3.11, in a class's attribute
+            return _end_interrupted()
         if refused := of_the_machine(fault):
             _tell(refused)
             return refused.exit_code
         raise
+
+
+def _end_interrupted() -> int:
+    interrupts.ignore_to_the_end()
+    print("interrupted; partial work was discarded", file=sys.stderr)
+    return interrupts.INTERRUPTED
 
 
 def _tell(fault: UserError) -> None:

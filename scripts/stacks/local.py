@@ -197,7 +197,9 @@ class LocalStack:
         if not (new.pid and handover.is_open(self._settings, new.pid)):
             return "its door is not open yet"
         folder = sockets.folder(RUN / new.side)
-        return reason_not_to_trust(AtSocket(socket=folder / sockets.HTTP), new.main)
+        own_id = exposure.address(self._settings, self._settings.http_port).own_id
+        at = AtSocket(socket=folder / sockets.HTTP, own_id=own_id)
+        return reason_not_to_trust(at, new.main)
 
     def there(self) -> bool:
         return any(_is_of(side, each) for each in psutil.process_iter() for side in SIDES)

@@ -34,6 +34,8 @@ def main() -> int:
     console.note(f"restored: {count} files of {made}, each verified; next: make up")
     if kept:
         console.note(f"this checkout's own files stay: {', '.join(kept)}")
+    if passphrase and not found.keys:
+        console.note("it has no keys for PASSPHRASE to open: make up creates what is missing")
     if found.keys and not passphrase:
         console.note("its keys stay in it (PASSPHRASE restores them); make up creates new ones")
     return 0

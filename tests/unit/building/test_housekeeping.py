@@ -99,6 +99,9 @@ class TheirError(Exception):
         (errno.EROFS, "written to"),
         (errno.EMFILE, "ulimit -n"),
         (errno.EACCES, "owns"),
+        (errno.ENAMETOOLONG, "name another"),
+        (errno.ENOTDIR, "name another"),
+        (errno.EEXIST, "name another"),
     ],
 )
 def test_what_a_machine_refuses_is_one_line(

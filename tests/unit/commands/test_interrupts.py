@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from scripts.base import interrupts
+from scripts.base.errors import run_guarded
 from tests.project import ROOT
 
 
@@ -66,6 +67,18 @@ def comes_once() -> None:
         signal.raise_signal(signal.SIGTERM)
         done.append("to its end")
     assert done
+
+
+def test_one_that_an_import_turns_into_another_error_is_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As Python 3.11 does while a class names its attributes."""
+
+    def imports() -> int:
+        raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
+
+    assert run_guarded(imports) == interrupts.INTERRUPTED
+    assert capsys.readouterr().err == "interrupted; partial work was discarded\n"
 
 
 WITH_A_SERVER = """

@@ -22,7 +22,8 @@ def keeping(tmp_path_factory: pytest.TempPathFactory, exported: Path) -> Iterato
     settings = {"FLAVOUR": "local", "KEEP": "100%", "KEEP_MB": "50"}
     project = Project.copy(tmp_path_factory.mktemp("keeping"), **settings)
     project.take(exported)
-    project.made("up")
+    project.made("up", KEEP="")
+    project.made("up")  # beside the one before
     yield project
     project.end()
 

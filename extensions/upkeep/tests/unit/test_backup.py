@@ -12,7 +12,7 @@ import pytest
 
 from extensions.upkeep import arguments, backup, sealed
 from scripts.base import files, paths
-from scripts.base.errors import UserError
+from scripts.base.errors import OTHER, UserError
 from scripts.repository import archive, layout_number
 
 
@@ -107,7 +107,7 @@ def test_it_takes_the_place_of_an_earlier_one_alone(here: Path, tmp_path: Path) 
     for nowhere in (readme / "x.tar", Path("/proc/none/x.tar"), tmp_path / ("x" * 300)):
         with pytest.raises(UserError) as refused:
             backup.save(nowhere, "0.1.0", "")
-        assert refused.value.remedy == "name a file in a folder of yours"
+        assert refused.value.remedy == OTHER
     assert readme.read_text() == "read me" and pipe.is_fifo()
 
 
@@ -285,6 +285,11 @@ def sealed_keys(here: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     return sealed.seal("correct horse")
 
 
+def test_a_passphrase_may_be_of_any_bytes(sealed_keys: bytes) -> None:
+    given = os.fsdecode(b"\xff\xfe")
+    assert len(sealed.open_sealed(sealed.seal(given), given)) == 2
+
+
 def test_damaged_keys_are_refused_before_anything_is_restored(sealed_keys: bytes) -> None:
     """Wherever a bit of them changes."""
     assert len(sealed.open_sealed(sealed_keys, "correct horse")) == 2
@@ -309,6 +314,15 @@ def test_a_passphrase_does_not_stand_in_the_process_list(monkeypatch: pytest.Mon
     assert arguments.load_passphrase() == "correct horse"
     monkeypatch.setenv("MAKEFLAGS", " -- PASSPHRASE=correct\\ horse TO=x")
     with pytest.raises(UserError, match="everybody on this machine"):
+        arguments.load_passphrase()
+
+
+@pytest.mark.parametrize("given", ["correct\nhorse", "horse" * 300])
+def test_a_passphrase_that_openssl_would_cut_is_refused(
+    given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASSPHRASE", given)
+    with pytest.raises(UserError, match="reads the first line alone"):
         arguments.load_passphrase()
 
 
