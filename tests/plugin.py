@@ -4,7 +4,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -86,6 +86,8 @@ TOGETHER = {
 }
 
 HAS_PYTRITON = find_spec("pytriton") is not None
+# How it is said that this Python can start no server.
+NO_SERVER = re.compile("without Docker, the server needs Python|no tritonserver in ")
 
 # Of what a run shows while it goes on.
 SHOWN_S = 3
@@ -117,6 +119,19 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     if HAS_PYTRITON or not collection_path.match("test_*.py"):
         return None
     return "\nfrom pytriton" in collection_path.read_text() or None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What needs a server without Docker is skipped where PyTriton, which has it, is not built."""
+    report = yield
+    if not HAS_PYTRITON and call.excinfo and NO_SERVER.search(str(call.excinfo.value)):
+        path, line, _ = item.location
+        reason = "Skipped: without Docker, the server needs Python 3.11 or 3.12"
+        report.outcome, report.longrepr = "skipped", (path, line or 0, reason)
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
