@@ -20,6 +20,7 @@ from bundle_serving.process.guard import GRPC_HEADER
 from bundle_serving.protocol.kserve import ModelConfig
 from scripts.base import interrupts, lock
 from scripts.base.errors import UserError
+from scripts.server.triton import triton_api
 from scripts.stacks import admin_key
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Control:
         if fault.status() == "StatusCode.DEADLINE_EXCEEDED":
             return UserError(
                 f"{self.address} does not answer {what} within {self.limit:g} s",
-                "if this persists: make down && make up",
+                triton_api.remedy_of_silence(),
             )
         if fault.status() == "StatusCode.UNAVAILABLE":
             message = f"{self.address} does not answer {what}: {message}"

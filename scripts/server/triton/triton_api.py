@@ -10,7 +10,8 @@ from typing import Any
 from bundle_serving.address import Address
 from bundle_serving.process.guard import HEADER
 from scripts.base.errors import UserError
-from scripts.stacks import admin_key
+from scripts.repository import place
+from scripts.stacks import admin_key, state
 
 SECONDS = 10
 
@@ -62,12 +63,18 @@ def _ask(
         kind = Missing if refusal.code == http.client.NOT_FOUND else UserError
         raise kind(_message(refusal), "see make logs") from None
     except TimeoutError:
-        raise UserError(
-            f"{where} within {timeout:g} s", "if this persists: make down && make up"
-        ) from None
+        raise UserError(f"{where} within {timeout:g} s", remedy_of_silence()) from None
     except (OSError, ValueError, http.client.HTTPException) as fault:
         reason = getattr(fault, "reason", fault)
         raise UserError(f"{where}: {reason}", "see make logs") from None
+
+
+def remedy_of_silence() -> str:
+    """Triton may only be waiting for where its repository is; it serves on, and another start would
+    need that."""
+    elsewhere = place.find(state.settings_in_use())
+    there = f", though {elsewhere.title} answers" if elsewhere else ""
+    return f"if this persists{there}: make down && make up"
 
 
 def _message(refusal: urllib.error.HTTPError) -> str:

@@ -2,6 +2,7 @@
 
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +10,7 @@ from bundle_serving.address import Address
 from bundle_serving.process import guard
 from scripts.base import files
 from scripts.base.errors import UserError
+from scripts.repository import place
 from scripts.server.triton import triton_api
 from scripts.server.triton.control import Control
 from scripts.stacks import admin_key
@@ -58,7 +60,13 @@ def test_the_key_is_made_once_and_for_its_owner(key: Path) -> None:
     assert admin_key.ensure().read_text() != made and admin_key.mark() != before
 
 
-def test_a_server_that_hangs_is_given_up(key: Path) -> None:
+@pytest.mark.parametrize("elsewhere", ["", "S3"])
+def test_a_server_that_hangs_is_given_up(
+    key: Path, elsewhere: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may only wait for S3, without which another one would not start."""
+    found = SimpleNamespace(title=elsewhere) if elsewhere else None
+    monkeypatch.setattr(place, "find", lambda _: found)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = Address(*silent.getsockname())
         with pytest.raises(UserError) as fault:
@@ -68,6 +76,7 @@ def test_a_server_that_hangs_is_given_up(key: Path) -> None:
     assert "/v2/repository/index within 0.3 s" in fault.value.cause
     assert "does not answer the load of any within 0.3 s" in load.value.cause
     assert "make down" in fault.value.remedy == load.value.remedy
+    assert ("though S3 answers" in fault.value.remedy) == bool(elsewhere)
 
 
 def test_a_server_that_is_gone_is_named(key: Path) -> None:
