@@ -4,6 +4,7 @@ import contextlib
 import json
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 from tests.door.rehearsed import on_a_gpu_too
 from tests.door.servers import Asked
 from tests.door.test_life import INFER, JPEG, RAW, executed
+from tests.project import wait_until
 from tests.screens.browser import headless
 
 # What a page can try: to read with and without the browser's leave, to ask and to end the server as
@@ -76,10 +78,18 @@ def elsewhere(page: str) -> Iterator[tuple[str, Queue[dict[str, str]]]]:
         server.shutdown()
 
 
+def is_idle(server: Asked) -> bool:
+    """What others asked before, and hung up on, may still be computed."""
+    before = executed(server)
+    time.sleep(1)
+    return executed(server) == before
+
+
 @on_a_gpu_too
 def test_a_page_from_elsewhere_reaches_nothing(server: Asked, tmp_path: Path) -> None:
     page = PAGE.replace("HTTP_PORT", str(server.http_port))
     page = page.replace("METRICS_PORT", str(server.metrics_port))
+    wait_until(lambda: is_idle(server), "nothing to be computed any more")
     before = executed(server)
     with elsewhere(page) as (url, outcomes):
         browser = subprocess.Popen([*headless(tmp_path), url], stderr=subprocess.DEVNULL)
