@@ -58,5 +58,10 @@ def start(settings: Settings) -> None:
 
 
 def stop(settings: Settings) -> None:
-    DockerStack(settings).compose.run("rm", "--stop", "--force", "s3", quiet=True)
+    compose = DockerStack(settings).compose
+    if not compose.find("s3"):
+        console.note("no S3 server was running")
+        return
+    stopped = compose.run("rm", "--stop", "--force", "s3", quiet=True)
+    require_done(stopped, "the S3 server does not stop", "see docker compose ps")
     console.note("S3 server stopped; its data is kept")

@@ -278,7 +278,8 @@ def test_s3_that_goes_away_costs_no_request(place: Place, served: Served) -> Non
                 except Exception as fault:
                     failed.append(fault)
 
-    place.project.made("s3-down")
+    assert "S3 server stopped" in place.project.made("s3-down")
+    assert "no S3 server was running" in place.project.made("s3-down")
     try:
         asking = threading.Thread(target=ask)
         asking.start()
