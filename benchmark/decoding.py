@@ -9,6 +9,7 @@ of a full decode, of 255.
 
 import argparse
 import io
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from PIL import Image
 
 from bundle_serving.pictures import Transform, resize_and_crop, to_pixels
 from scripts import bootstrap
+from scripts.base.errors import run_guarded
 from scripts.measuring.confidence import Estimate
 
 SERVED = Transform(resize=256, crop=224)
@@ -87,4 +89,4 @@ def time_ways(ways: Sequence[Callable[[], object]], rounds: int) -> list[list[fl
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(run_guarded(main))

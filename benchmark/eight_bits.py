@@ -9,6 +9,7 @@ machine does.
 """
 
 import argparse
+import sys
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -24,6 +25,7 @@ from bundle_serving.openvino_engine import Engine, has_bf16
 from bundle_serving.pictures import Transform, to_pixels
 from scripts.artefacts import samples
 from scripts.artefacts.manifest import Manifest
+from scripts.base.errors import run_guarded
 from scripts.measuring.confidence import Estimate
 from scripts.steps import engine, quantise
 from scripts.steps.eight_bits import Quantiser
@@ -99,4 +101,4 @@ def ratios(
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(run_guarded(main))

@@ -10,6 +10,7 @@ on the same cores. In alternating rounds, each number of processes with a server
 import argparse
 import os
 import statistics
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,6 +22,7 @@ import psutil
 
 from benchmark.load import RAW, Question, infer_path, measure_cost, over_http, processes_of
 from bundle_door.settings import PROCESSES
+from scripts.base.errors import run_guarded
 from scripts.stacks import temporary
 
 CONFIG = """
@@ -119,4 +121,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(run_guarded(main))

@@ -9,6 +9,7 @@ pictures, and removed. Writes the table of docs/measuring/foreign.md.
 import argparse
 import os
 import subprocess
+import sys
 import tempfile
 import textwrap
 import time
@@ -26,6 +27,7 @@ from benchmark.foreign.case import Case, pictures
 from bundle_client import Client
 from scripts import bootstrap
 from scripts.base import files, parts
+from scripts.base.errors import run_guarded
 from scripts.base.paths import ROOT
 from scripts.measuring.machine import machine
 from scripts.recipes import pipelines
@@ -182,4 +184,4 @@ def write(*parts: str) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(run_guarded(main))

@@ -162,6 +162,7 @@ def _of_mlflow(folder: Path) -> Source:
             return Source(path=path, kind=kind) if kind else Source(other=str(path))
     known = ", ".join(sorted(flavours))
     raise UserError(
-        f"the MLflow model in {folder} has no network of pictures ({known})",
-        "log it with mlflow.onnx.log_model, or as TorchScript with mlflow.pytorch.log_model",
+        f"no network is taken from the MLflow model in {folder} ({known})",
+        "name the file in it, if it is of Keras, XGBoost or the like (FROM=folder/model.ubj), "
+        "or log it with mlflow.onnx.log_model",
     )

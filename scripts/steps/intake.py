@@ -311,7 +311,10 @@ def _not_loaded(shown: str, fault: Exception, file: str) -> UserError:
         return UserError(f"{shown} brings code of its own", "if you trust its maker: TRUST=1")
     message = " ".join(str(fault).split()).partition(". ")[0][:200]
     if Path(shown).is_dir():
-        return UserError(f"{shown} has no classifier of pictures: {message}", "name another folder")
+        return UserError(
+            f"{shown} cannot be loaded as a classifier of pictures: {message}",
+            "copy it again if a file is missing or cut off; or name another folder",
+        )
     if file:
         return UserError(f"{file} does not fit timm's {shown}: {message}", "check WEIGHTS=")
     return NoWeights(

@@ -271,4 +271,4 @@ def test_pickled_weights_of_hugging_faces(tmp_path: Path) -> None:
     config.save_pretrained(tmp_path)
     transformers.ViTImageProcessor().save_pretrained(tmp_path)
     torch.save({"classifier.bias": Marked(marker)}, tmp_path / "pytorch_model.bin")
-    require_refused(tmp_path, "has no classifier of pictures", marker)
+    require_refused(tmp_path, "cannot be loaded as a classifier of pictures", marker)

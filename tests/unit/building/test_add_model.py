@@ -238,7 +238,7 @@ def test_where_networks_come_from(network: Path, tmp_path: Path) -> None:
     (tmp_path / "c.onnx").touch()
     (tmp_path / "net.safetensors").touch()
     for wrong, cause in (
-        (str(folder), "has no network of pictures (sklearn)"),
+        (str(folder), "no network is taken from the MLflow model"),
         (str(folder / "data"), "has no network of a known kind"),
         (str(tmp_path), "has several networks (b.onnx, c.onnx)"),
         (str(tmp_path / "two.txt"), "no file of a known kind"),

@@ -103,6 +103,11 @@ def test_programs_take_what_they_are_shown_with() -> None:
     assert faults == []
 
 
+def test_benchmarks_end_in_a_line_where_a_user_can_help() -> None:
+    unguarded = "raise " + "SystemExit(main("
+    assert [path for path in tracked("*.py") if unguarded in (ROOT / path).read_text()] == []
+
+
 def test_what_a_program_says_of_itself_is_a_whole_sentence() -> None:
     """`--help` shows the first line of its docstring, or its first paragraph."""
     sources = {path: (ROOT / path).read_text() for path in tracked("*.py")}
