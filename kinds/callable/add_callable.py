@@ -77,6 +77,8 @@ def add_functions(file: Path) -> tuple[list[Pipeline], State]:
     """All that the file binds, or nothing."""
     if not file.is_file():
         raise UserError(f"there is no file {file}", "check FILE, or write one: NEW=mine.py")
+    if file.suffix != ".py":
+        raise UserError(f"{file} is no Python file", "name one that ends in .py: FILE=mine.py")
     server = running_server()
     wanted = [_pipeline(name, each, file) for name, each in _describe_file(file, server).items()]
     for pipeline in wanted:

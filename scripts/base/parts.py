@@ -60,18 +60,18 @@ def name_command(given: str) -> str:
 
 
 @contextmanager
-def name_faults(file: str) -> Iterator[None]:
+def name_faults(file: str = "") -> Iterator[None]:
     """What is wrong in a file of the user's own kinds is one line; elsewhere it is a fault of the
     project's, of which the whole traceback is wanted."""
     try:
         yield
     except Exception as fault:
-        if isinstance(fault, UserError) or not _is_own(file):
-            raise
         import traceback  # only for faults
 
         frames = traceback.extract_tb(fault.__traceback__)
         inside = [f"{each.filename}:{each.lineno}" for each in frames if _is_own(each.filename)]
+        if isinstance(fault, UserError | BrokenPipeError) or not (inside or _is_own(file)):
+            raise
         where = (inside or [file])[-1]
         raise UserError(
             f"{where}: {type(fault).__name__}: {fault}",

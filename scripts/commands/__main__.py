@@ -45,7 +45,8 @@ def call(command: ModuleType) -> int:
             console.note(
                 f"{name}= changes nothing here: omit it; docs/commands.md says what takes it"
             )
-    return int(command.main())
+    with parts.name_faults():
+        return int(command.main())
 
 
 if __name__ == "__main__":

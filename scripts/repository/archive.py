@@ -140,7 +140,8 @@ def load(pipeline: Pipeline, number: int) -> Version:
     if number not in (have := numbers(pipeline)):
         shown = ", ".join(map(str, have)) or "none"
         raise UserError(
-            f"there is no version {number} (published: {shown})", "see them: make history"
+            f"there is no version {number} (published: {shown})",
+            f"see them: make history{pipeline.option}",
         )
     record = home(pipeline) / str(number) / RECORD
     try:

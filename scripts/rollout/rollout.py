@@ -187,7 +187,8 @@ def switch_to(
 def _prepare_contest(up_now: Up, new: Version) -> Contest | None:
     path = evaluations.find_data(new.pipeline)
     if path is None:
-        console.note(NOT_PROVED)
+        if new.workspace.onnx.is_dir():  # nothing else can be evaluated
+            console.note(NOT_PROVED)
         return None
     versions = up_now.version, new
     apart = ContestOfFigures.prepare(up_now.server, path, *versions)

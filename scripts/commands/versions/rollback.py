@@ -18,7 +18,7 @@ def main() -> int:
         if previous is None:
             raise UserError(
                 f"no version was live before {up.version.title}",
-                "choose one: make rollout VERSION=…",
+                f"choose one: make rollout{pipeline.option} VERSION=…",
             )
         rollout.switch_to(previous, "rollback", up, judge_labels=False)
     return 0

@@ -261,6 +261,9 @@ def test_a_draft_that_fails_leaves_nothing(here: Path) -> None:
     assert archive.numbers(pipelines.main()) == [] and list((here / "versions").iterdir()) == []
     with pytest.raises(UserError, match="there is no version 7"):
         archive.load(pipelines.main(), 7)
+    with pytest.raises(UserError) as refused:
+        archive.load(replace(pipelines.main(), name="birds"), 7)
+    assert refused.value.remedy == "see them: make history MODEL=birds"
 
 
 def test_a_model_is_called_by_its_name_and_the_network_that_it_serves(here: Path) -> None:

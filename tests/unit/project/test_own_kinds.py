@@ -106,6 +106,19 @@ def test_what_is_wrong_is_one_line(project: Project, kind: Path, more: str, why:
         file.write_text(kept)
 
 
+def test_what_goes_wrong_in_a_command_is_one_line(project: Project, kind: Path) -> None:
+    file = kind / "recipe.py"
+    kept = file.read_text()
+    (project.path / "a.jpg").write_bytes(b"a")
+    try:
+        file.write_text(f"{kept}\nSum.require_asked = lambda *_: 1 / 0\n")
+        line = refused(project.make("sum", "IMG=a.jpg"))
+        number = len(kept.splitlines()) + 2
+        assert line == f"{file}:{number}: ZeroDivisionError: division by zero{MENDED}"
+    finally:
+        file.write_text(kept)
+
+
 READS_PROGRAMS = """
 from scripts.base.errors import UserError
 from scripts.repository.model_folders import programs

@@ -410,7 +410,10 @@ def test_a_version_is_tried_published_and_rolled_out(served: Project, two: Path)
     assert "published: added version 2" in served.made("publish", MODEL="added")
     assert asked(served, "added", left=[0, 6], right=[3, 4]) == {"sum": [3, 10]}
     quick = {"MODEL": "added", "WATCH_SECONDS": "1", "MAX_P99_RATIO": "20"}
-    assert "added version 2 is live; 0 of " in served.made("rollout", **quick)
+    (line,) = error_lines(served.make("rollback", **quick).stderr)
+    assert line.endswith("choose one: make rollout MODEL=added VERSION=…")
+    output = served.made("rollout", **quick)
+    assert "added version 2 is live; 0 of " in output and "EVAL=" not in output
     assert asked(served, "added", left=[0, 6], right=[3, 4]) == {"sum": [-3, 2]}
     assert "; 0 of " in served.made("rollback", **quick)
     assert asked(served, "added", left=[0, 6], right=[3, 4]) == {"sum": [3, 10]}

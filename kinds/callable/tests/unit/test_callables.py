@@ -61,6 +61,12 @@ def test_the_template_and_its_test(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             add_callable.write_new(name)
 
 
+def test_what_is_no_python_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").touch()
+    with pytest.raises(UserError, match=r"photo\.jpg is no Python file"):
+        add_callable.add_functions(tmp_path / "photo.jpg")
+
+
 BROKEN = {
     "x = 1 +": "mine.py, line 12: SyntaxError: invalid syntax",
     "import no_such_package": "mine.py, line 12: ModuleNotFoundError",
