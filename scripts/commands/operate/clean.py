@@ -33,11 +33,11 @@ def main() -> int:
             "kept, as another folder of this name may use them: images of the older project name "
             f"{dotenv_file.folder_name()}; docker image rm {' '.join(older)}"
         )
-    console.note("clean: removed images, versions, keys and the environment")
     own = folders.own().folder
     stay = [f"your own pipelines in {own}"] if own.is_dir() else []
     stay += ["your settings in .env"] if DOTENV.exists() else []
     stay += ["the download caches of pip, uv and Docker"]
     console.note(f"kept: {', '.join(stay)}")
     files.remove_own(VENV)
+    console.note("clean: removed images, versions, keys and the environment")
     return 0
