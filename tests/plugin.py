@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import pytest
 from PIL import Image
@@ -85,9 +85,13 @@ TOGETHER = {
     "test_s3.py": "versions",
 }
 
+Report = TypeVar("Report", pytest.CollectReport, pytest.TestReport)
+
 HAS_PYTRITON = find_spec("pytriton") is not None
-# How it is said that this Python can start no server.
-NO_SERVER = re.compile("without Docker, the server needs Python|no tritonserver in ")
+# How it is said that this Python can start no server: PyTriton, which has one, is not built for it.
+NO_SERVER = re.compile(
+    "without Docker, the server needs Python|no tritonserver in |No module named 'pytriton'"
+)
 
 # Of what a run shows while it goes on.
 SHOWN_S = 3
@@ -114,23 +118,25 @@ def group(nodeid: str) -> str:
     return name
 
 
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """What needs PyTriton, which is not built for every Python."""
-    if HAS_PYTRITON or not collection_path.match("test_*.py"):
-        return None
-    return "\nfrom pytriton" in collection_path.read_text() or None
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return skip_without_server((yield), str(collector.path), 0)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
+    item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """What needs a server without Docker is skipped where PyTriton, which has it, is not built."""
-    report = yield
-    if not HAS_PYTRITON and call.excinfo and NO_SERVER.search(str(call.excinfo.value)):
-        path, line, _ = item.location
+    path, line, _ = item.location
+    return skip_without_server((yield), path, line or 0)
+
+
+def skip_without_server(report: Report, path: str, line: int) -> Report:
+    if not HAS_PYTRITON and report.failed and NO_SERVER.search(report.longreprtext):
         reason = "Skipped: without Docker, the server needs Python 3.11 or 3.12"
-        report.outcome, report.longrepr = "skipped", (path, line or 0, reason)
+        report.outcome, report.longrepr = "skipped", (path, line, reason)
     return report
 
 
