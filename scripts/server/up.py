@@ -263,7 +263,8 @@ def fill_from_version(
 ) -> Settings:
     """What the user sets now, or else the live version's settings, or the recipe's."""
     before, recipe = seed.own_settings if seed else {}, pipeline.recipe
-    earlier = {name: _find_here(value) for name, value in before.items() if name in recipe.settings}
+    own = {*recipe.settings, *recipe.deciding()}
+    earlier = {name: _find_here(value) for name, value in before.items() if name in own}
     return now.fill_from({**server} | recipe.defaults() | earlier)
 
 

@@ -9,6 +9,8 @@ from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU
+from scripts.repository.archive import Version
+from scripts.server.up import settings_of
 from scripts.settings.settings import DEFAULTS, Settings
 
 
@@ -28,3 +30,10 @@ def test_where_its_weights_are_not_its_own_setting_is_advised(tmp_path: Path) ->
     assert refused.value.remedy.startswith("give CASCADE=")
     assert "CASCADE=random" in Torchvision("mobilenet_v2", setting="CASCADE").ways_out
     assert "ARCH=drawn" in Torchvision().ways_out
+
+
+def test_its_live_versions_precision_stays() -> None:
+    pipeline, server = pipelines.find_pipeline("cascade"), {"PRECISION": "auto"}
+    live = Version(pipeline, 2, "now", {"CASCADE": "default", "PRECISION": "fp32"}, {}, {})
+    assert settings_of(pipeline, server, None).precision == "auto"
+    assert settings_of(pipeline, server, live).precision == "fp32"
