@@ -332,9 +332,13 @@ class Project:
 
     def container(self, service: str = "server") -> str:
         """Its id, while it runs."""
-        filters = [word for each in self.labels(service) for word in ("--filter", f"label={each}")]
-        (found,) = run("docker", "ps", "--quiet", "--no-trunc", *filters).split()
+        (found,) = self.containers(service)
         return found
+
+    def containers(self, service: str = "server") -> list[str]:
+        """That run; during a hand-over they are two."""
+        filters = [word for each in self.labels(service) for word in ("--filter", f"label={each}")]
+        return run("docker", "ps", "--quiet", "--no-trunc", *filters).split()
 
     def labels(self, service: str = "server") -> list[str]:
         """Of its containers."""

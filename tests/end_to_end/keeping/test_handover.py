@@ -168,7 +168,7 @@ def test_what_a_killed_make_leaves_is_put_right_by_the_next(served: Project) -> 
 def count_servers(project: Project) -> int:
     if project.settings["FLAVOUR"] == "local":
         return len(project.processes("bundle_keeper.afresh"))
-    return len(project.server_began().split()) // 2
+    return len(project.containers())
 
 
 def test_what_has_taken_over_is_noted_whatever_interrupts(served: Project) -> None:
