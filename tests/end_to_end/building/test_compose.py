@@ -61,6 +61,10 @@ class Alone:
         assert done.returncode == 0, done.stderr + self.compose("logs").stdout
         return done.stderr
 
+    def errors(self, step: str) -> list[str]:
+        logs = self.compose("logs", "--no-log-prefix", step).stdout
+        return error_lines(logs.replace("\033[2K", ""))  # Compose 2.26 erases nothing first
+
     def containers(self) -> list[Any]:
         return of_checkout(self.path)
 
@@ -138,8 +142,7 @@ def test_what_cannot_be_had_is_named_in_the_log(alone: Alone) -> None:
     nowhere = {"WEIGHTS": "build/nowhere.pth"}
     refused = alone.compose("up", "--wait", **nowhere)
     assert refused.returncode != 0 and "export" in refused.stderr
-    logs = alone.compose("logs", "--no-log-prefix", "export").stdout
-    (line,) = error_lines(logs.replace("\033[2K", ""))  # Compose 2.26 erases nothing first
+    (line,) = alone.errors("export")
     assert "there is no weights file at build/nowhere.pth" in line
     alone.up()  # as before
 
@@ -149,7 +152,7 @@ def test_what_a_umask_hides_is_named_in_the_log(alone: Alone) -> None:
     hidden.chmod(0o700)
     refused = alone.compose("up", "--wait", "--force-recreate", "init")
     assert refused.returncode != 0
-    (line,) = error_lines(alone.compose("logs", "--no-log-prefix", "init").stdout)
+    (line,) = alone.errors("init")
     assert "cannot read docker/steps/as-owner" in line and "chmod -R go+rX docker" in line
     hidden.chmod(0o755)
     alone.up()  # as before
