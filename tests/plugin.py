@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -14,6 +13,7 @@ import pytest
 from PIL import Image
 from xdist.scheduler import LoadScopeScheduling
 
+from scripts import bootstrap
 from scripts.artefacts.drawn.drawings import many
 from scripts.base import files
 from scripts.settings import arguments, settings
@@ -87,7 +87,6 @@ TOGETHER = {
 
 Report = TypeVar("Report", pytest.CollectReport, pytest.TestReport)
 
-HAS_PYTRITON = find_spec("pytriton") is not None
 # How it is said that this Python can start no server: PyTriton, which has one, is not built for it.
 NO_SERVER = re.compile(
     "without Docker, the server needs Python|no tritonserver in |No module named 'pytriton'"
@@ -134,7 +133,8 @@ def pytest_runtest_makereport(
 
 
 def skip_without_server(report: Report, path: str, line: int) -> Report:
-    if not HAS_PYTRITON and report.failed and NO_SERVER.search(report.longreprtext):
+    can_serve = sys.version_info[:2] in bootstrap.SERVES
+    if not can_serve and report.failed and NO_SERVER.search(report.longreprtext):
         reason = "Skipped: without Docker, the server needs Python 3.11 or 3.12"
         report.outcome, report.longrepr = "skipped", (path, line, reason)
     return report

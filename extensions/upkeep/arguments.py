@@ -21,6 +21,6 @@ def load_passphrase() -> str:
     if "\n" in given or len(os.fsencode(given)) > MOST:
         raise UserError(
             f"of PASSPHRASE, openssl reads the first line alone, and {MOST} bytes of it",
-            "give a shorter one, in one line",
+            "give that part alone, which opens earlier backups, too",
         )
     return given

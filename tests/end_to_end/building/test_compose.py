@@ -150,11 +150,13 @@ def test_what_cannot_be_had_is_named_in_the_log(alone: Alone) -> None:
 def test_what_a_umask_hides_is_named_in_the_log(alone: Alone) -> None:
     hidden = alone.path / "docker" / "steps" / "as-owner"
     hidden.chmod(0o700)
-    refused = alone.compose("up", "--wait", "--force-recreate", "init")
-    assert refused.returncode != 0
-    (line,) = alone.errors("init")
+    try:
+        refused = alone.compose("up", "--wait", "--force-recreate", "init")
+        assert refused.returncode != 0
+        (line,) = alone.errors("init")
+    finally:
+        hidden.chmod(0o755)
     assert "cannot read docker/steps/as-owner" in line and "chmod -R go+rX docker" in line
-    hidden.chmod(0o755)
     alone.up()  # as before
 
 

@@ -2,19 +2,20 @@
 runs in, installs: this environment holds more."""
 
 import re
+import sys
 from importlib import import_module
-from importlib.util import find_spec
 
 import pytest
 
 from scripts.artefacts.step import Step
+from scripts.bootstrap import SERVES
 from scripts.stacks.local import LAYERS
 from tests.project import ROOT, find_brought, makefiles
 from tests.sources import imports
 from tests.sources.imports import Reached
 
 pytestmark = pytest.mark.skipif(
-    not (find_spec("pytriton") and (ROOT / ".venv" / "layers" / "test").exists()),
+    sys.version_info[:2] not in SERVES or not (ROOT / ".venv" / "layers" / "test").exists(),
     reason="it compares with packages that `make test` installs under Python 3.11 and 3.12",
 )
 
