@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
@@ -29,9 +31,25 @@ def end_at_once() -> None:
 Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 
-def raise_interrupts() -> AbstractContextManager[None]:
+@contextmanager
+def raise_interrupts() -> Iterator[None]:
     """As KeyboardInterrupt, so that what was begun is cleaned up; if ignored, it stays ignored."""
-    return _handle_with(_raise)
+    before, sys.unraisablehook = sys.unraisablehook, _raise_later
+    try:
+        with _handle_with(_raise):
+            yield
+    finally:
+        sys.unraisablehook = before
+
+
+def _raise_later(unraised: sys.UnraisableHookArgs) -> None:
+    """In a finalizer, say, nobody is there to raise to: Python would go on as if none had come."""
+    if unraised.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(unraised)
+        return
+    again = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+    again.daemon = True
+    again.start()
 
 
 def _raise(*_: object) -> NoReturn:

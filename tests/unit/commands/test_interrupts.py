@@ -81,6 +81,37 @@ def test_one_that_an_import_turns_into_another_error_is_one(
     assert capsys.readouterr().err == "interrupted; partial work was discarded\n"
 
 
+IN_A_FINALIZER = """
+import signal, sys, time
+from scripts.base.errors import run_guarded
+
+class Slow:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+def main():
+    Slow()
+    time.sleep(600)
+
+sys.exit(run_guarded(main))
+"""
+
+
+def test_one_that_python_cannot_raise_comes_a_moment_later() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", IN_A_FINALIZER],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stderr) == (
+        interrupts.INTERRUPTED,
+        "interrupted; partial work was discarded\n",
+    )
+
+
 WITH_A_SERVER = """
 import signal, sys
 from pathlib import Path
