@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from .errors import SourceError
+from .sources import is_written_over
 from .video import Frame, ffmpeg
 
 TIME_BASE = Fraction(1, 1000)
 USUAL = {".mp4": "libx264", ".mkv": "libx264", ".mov": "libx264", ".webm": "libvpx-vp9"}
 
 
-def require(out: Path) -> None:
+def require(out: Path, source: str) -> None:
     """Raises a `SourceError` if it cannot be written."""
+    if is_written_over(source, out):
+        raise SourceError(f"{out} is the video itself", "give another name")
     if out.suffix.lower() not in USUAL:
         raise SourceError(
             f"{out.name} does not say what kind of video", f"use one of {', '.join(USUAL)}"
@@ -72,12 +75,12 @@ class Annotated:
 
 
 @contextmanager
-def writing(out: Path | None) -> Iterator[Callable[[Frame, str], None]]:
+def writing(out: Path | None, source: str) -> Iterator[Callable[[Frame, str], None]]:
     """Takes frames with their texts; nowhere, if there is no `out`."""
     if out is None:
         yield lambda frame, text: None
         return
-    require(out)
+    require(out, source)
     written = Annotated(out)
     try:
         yield written.add

@@ -189,6 +189,14 @@ def folder_error(path: Path, kind: Kind) -> SourceError:
     )
 
 
+def is_written_over(source: Source, out: Path) -> bool:
+    """Whether a result in `out` would take the place of what it was asked about."""
+    try:
+        return isinstance(source, str | os.PathLike) and out.samefile(source)
+    except (OSError, ValueError):  # no file, or an address
+        return False
+
+
 def is_image(source: object) -> "TypeGuard[Image]":
     """Whether it is a Pillow image, without importing Pillow, which is optional."""
     image = getattr(sys.modules.get("PIL.Image"), "Image", None)

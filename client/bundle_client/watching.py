@@ -40,7 +40,7 @@ def watch(
         show = OneLine()
     code, ended = WATCHED, "\n" if isinstance(show, OneLine) else ""
     try:
-        with writing(out) as write, Frames(source, live) as frames:
+        with writing(out, source) as write, Frames(source, live) as frames:
             began, broken_off = time.monotonic(), None
             try:
                 for frame, watched in together(client, frames, model, top):

@@ -99,7 +99,7 @@ class Video(OfPictures):
             require(source)
         with _as_user_error("OUT"):
             if out:
-                require_out(out)
+                require_out(out, source)
 
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
         return server.watch(self.ensemble, asked[0], environment)

@@ -39,10 +39,13 @@ def require(pictures: Sequence[str], out: Path | None) -> None:
         raise UserError(
             f"OUT={out.name} does not say what kind of picture", f"use one of {', '.join(ENDINGS)}"
         )
-    from bundle_client.sources import expand
+    from bundle_client.sources import expand, is_written_over
 
-    if (count := len(list(expand(pictures)))) != 1:
-        raise UserError(f"OUT= takes one picture, and there are {count}", "name one: IMG=")
+    sources = list(expand(pictures))
+    if len(sources) != 1:
+        raise UserError(f"OUT= takes one picture, and there are {len(sources)}", "name one: IMG=")
+    if is_written_over(sources[0], out):
+        raise UserError(f"OUT={out} is the picture itself", "give another name")
 
 
 def save(file: bytes, out: Path, draw: Callable[[Image], None]) -> None:

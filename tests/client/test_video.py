@@ -82,13 +82,13 @@ def test_the_password_of_an_address_is_not_shown() -> None:
 
 def test_what_is_written_is_there_when_it_is_whole(clip: Path, tmp_path: Path) -> None:
     out, broken = tmp_path / "out.webm", tmp_path / "broken.mp4"
-    with Frames(str(clip)) as frames, writing(out) as write:
+    with Frames(str(clip)) as frames, writing(out, str(clip)) as write:
         for frame in frames:
             write(frame, "a mug")
             assert not out.exists()
     with av.open(str(out)) as container:
         assert len(list(container.decode(video=0))) == 12
-    with pytest.raises(RuntimeError), writing(broken) as write:
+    with pytest.raises(RuntimeError), writing(broken, str(clip)) as write:
         write(last(clip), "a mug")
         raise RuntimeError
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clip.mp4", "out.webm"]
@@ -97,3 +97,10 @@ def test_what_is_written_is_there_when_it_is_whole(clip: Path, tmp_path: Path) -
 def last(clip: Path) -> Frame:
     with Frames(str(clip)) as frames:
         return list(frames)[-1]
+
+
+def test_a_video_is_not_written_over_itself(clip: Path) -> None:
+    before = clip.read_bytes()
+    with pytest.raises(SourceError, match="is the video itself"), writing(clip, str(clip)):
+        pass
+    assert clip.read_bytes() == before

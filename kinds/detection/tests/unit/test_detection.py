@@ -211,3 +211,7 @@ def test_what_cannot_be_drawn_is_refused_before_it_is_asked(tmp_path: Path) -> N
         with pytest.raises(UserError, match=message):
             drawing.require(["a.png"] * pictures, out)
     drawing.require(["a.png", "b.png"], None)
+    photo = tmp_path / "photo.png"
+    photo.touch()
+    with pytest.raises(UserError, match="is the picture itself"):
+        drawing.require([str(photo)], photo)
