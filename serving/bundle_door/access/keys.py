@@ -134,7 +134,7 @@ class Keys:
                 429,
                 f"{client.name} may send {per_second:g} requests a second, of which each picture or"
                 " row counts as one; wait",
-                {"retry-after": str(int(wait_s) + 1)},
+                {"retry-after": str(int(wait_s) + 1), CLIENT_HEADER: client.name},
             )
 
     def _wait_s(self, client: Client, per_second: float) -> float:

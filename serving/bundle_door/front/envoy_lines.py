@@ -24,6 +24,7 @@ class Line(msgspec.Struct):
     us: int | None = None  # to the end of the answer, if all of it was sent
     id: str | None = None
     client: str | None = None
+    hurried: str | None = None  # the client that sent more than its rate
     method: str | None = None
     path: str | None = None
     model: str | None = None

@@ -81,7 +81,7 @@ class RequestLog:
             float(line.began) + line.seconds,
             {
                 "id": line.id if SANE_ID.fullmatch(line.id or "") else "",
-                "client": line.client,
+                "client": line.client or line.hurried,
                 "protocol": "grpc" if grpc else "http",
                 "method": line.method,
                 "path": path[:LONGEST_PATH],

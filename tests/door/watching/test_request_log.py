@@ -10,10 +10,12 @@ from pathlib import Path
 import grpc
 import pytest
 
+from bundle_door.access import certificate
 from bundle_serving import CHECK_HEADER, own_requests
+from bundle_serving.process.exposure import CERTIFICATE
 from bundle_serving.protocol.kserve import pb
 from tests.door.servers import KEY, Behind, behind_the_door
-from tests.door.test_exposure import over_grpc
+from tests.door.test_exposure import authorized, give_keys, over_grpc
 from tests.door.test_life import INFER, JPEG, RAW
 from tests.project import wait_until
 
@@ -161,6 +163,28 @@ def test_what_envoy_itself_refuses(logged: tuple[Behind, Path]) -> None:
         "direct_response",
         403,
     )
+
+
+def test_who_sends_more_than_the_rate(tmp_path: Path) -> None:
+    file = tmp_path / "door.log"
+    certificate.ensure(tmp_path, [])
+    give_keys(tmp_path / "api.keys")
+    options = ["--log-format=json", "--bind=0.0.0.0", "--address=127.0.0.1"]
+    options += [f"--api-keys={tmp_path / 'api.keys'}", f"--tls-folder={tmp_path}"]
+    hurried = authorized("key-of-often")
+    with (
+        into(file),
+        behind_the_door(tmp_path / "run", options=options, tls=tmp_path / CERTIFICATE) as server,
+    ):
+        statuses = [
+            server.ask("GET", "/v2", headers={**hurried, "x-request-id": f"hurried-{number}"})[0]
+            for number in range(9)
+        ]
+        assert statuses[0] == 200 and statuses[-1] == 429
+        line = line_of(file, "hurried-8")
+        assert (line["client"], line["refused"]) == ("often", "ext_authz_denied")
+        assert server.ask("GET", "/v2", headers={"x-request-id": "nobody"})[0] == 401
+        assert "client" not in line_of(file, "nobody")
 
 
 def test_health_and_keys_are_not_in_it(logged: tuple[Behind, Path]) -> None:
