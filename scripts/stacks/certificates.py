@@ -64,7 +64,8 @@ def _require_pair(certificate: Path, key: Path) -> None:
 def make(settings: Settings) -> None:
     """Where the door needs one and nobody gave one."""
     try:
-        if prepare.prepare_certificate(exposure.exposure_of(settings), names(settings)):
+        given = exposure.exposure_of(settings), _list_names(settings)
+        if prepare.prepare_certificate(*given, exposure.find_shown_host(settings.bind)):
             console.note(
                 f"created a self-signed certificate in {exposure.FOLDER.relative_to(ROOT)}; "
                 "give clients its cert.pem to trust"
@@ -73,6 +74,15 @@ def make(settings: Settings) -> None:
         raise UserError.from_fault(fault) from None
 
 
-def names(settings: Settings) -> list[str]:
+def list_options(settings: Settings) -> list[str]:
+    """Of the container that makes it."""
+    shown = exposure.find_shown_host(settings.bind)
+    return [
+        f"--env=ALLOWED_HOSTS={','.join(_list_names(settings))}",
+        f"--env={prepare.SHOWN_HOST}={shown}",
+    ]
+
+
+def _list_names(settings: Settings) -> list[str]:
     """That the certificate is for, beside this machine's own."""
     return [socket.gethostname(), *prepare.names(settings.bind, settings.allowed_hosts)]

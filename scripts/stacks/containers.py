@@ -104,8 +104,7 @@ class DockerStack:
         needs_certificate = exposure.exposure_of(self._settings).certificate is not None
         readable = admin_key.container_can_read() and lock.container_can_read()
         if needs_certificate or not (readable and live.REPOSITORY.is_dir()):
-            hosts = f"ALLOWED_HOSTS={','.join(certificates.names(self._settings))}"
-            self.compose.run_once("init", options=["--env", hosts])
+            self.compose.run_once("init", options=certificates.list_options(self._settings))
         admin_key.ensure()
         lock.hands_off_file()
 

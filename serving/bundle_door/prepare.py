@@ -12,12 +12,15 @@ from bundle_door.access import certificate
 from bundle_door.settings import read_several
 from bundle_serving.process.exposure import Exposure, of_environment
 
+# A container cannot see at which address other machines reach its host.
+SHOWN_HOST = "SHOWN_HOST"
 
-def prepare_certificate(exposure: Exposure, names: list[str]) -> bool:
+
+def prepare_certificate(exposure: Exposure, names: list[str], shown: str) -> bool:
     """Returns whether a certificate was created."""
     if not exposure.is_guarded or exposure.certified:
         return False
-    return certificate.ensure(exposure.tls_folder, names)
+    return certificate.ensure(exposure.tls_folder, names, shown)
 
 
 def names(bind: str, hosts: Iterable[str]) -> list[str]:
@@ -29,8 +32,9 @@ def names(bind: str, hosts: Iterable[str]) -> list[str]:
 def main() -> int:
     exposure = of_environment()
     hosts = read_several(os.environ.get("ALLOWED_HOSTS", ""))
+    shown = os.environ.get(SHOWN_HOST, "")
     try:
-        if prepare_certificate(exposure, names(exposure.bind, hosts)):
+        if prepare_certificate(exposure, names(exposure.bind, hosts), shown):
             print(f"- created a self-signed certificate in {exposure.tls_folder}", flush=True)
         problem = exposure.problem()
     except certificate.NoCertificate as fault:

@@ -318,7 +318,9 @@ def test_a_certificate_is_made_once_and_for_its_names(tmp_path: Path) -> None:
         *certificate.names_in(tmp_path / CERTIFICATE)
     }
     assert (tmp_path / PRIVATE_KEY).stat().st_mode & 0o777 == 0o600
-    assert certificate.ensure(tmp_path, ["other.example.org"])
+    assert certificate.ensure(tmp_path, ["other.example.org"], "10.0.0.7")
+    assert not certificate.ensure(tmp_path, ["other.example.org"], "10.0.0.8")
+    assert "10.0.0.7" in certificate.names_in(tmp_path / CERTIFICATE)
     (tmp_path / certificate.NAMES).unlink()  # somebody's own
     assert not certificate.ensure(tmp_path, ["third.example.org"])
 

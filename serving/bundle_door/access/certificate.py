@@ -23,13 +23,14 @@ class NoCertificate(RuntimeError):
     """None can be made; the message says why and what to do."""
 
 
-def ensure(folder: Path, names: Iterable[str]) -> bool:
-    """Whether one was made."""
+def ensure(folder: Path, names: Iterable[str], shown: str = "") -> bool:
+    """Whether one was made. The address that people are shown is in it if it is made anyway: a
+    change of address alone is no reason for clients to trust another one."""
     wanted = "\n".join(dict.fromkeys((*ALWAYS, *names))) + "\n"
     if (folder / CERTIFICATE).exists() and not _is_outdated(folder, wanted):
         return False
     folder.mkdir(parents=True, exist_ok=True)
-    _make(folder, wanted.split())
+    _make(folder, dict.fromkeys((*wanted.split(), *shown.split())))
     (folder / NAMES).write_text(wanted)
     return True
 
