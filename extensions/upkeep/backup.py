@@ -31,7 +31,7 @@ from extensions.upkeep import sealed
 from scripts.base import below, disk, files
 from scripts.base.errors import OTHER, UserError, of_the_machine
 from scripts.base.files import is_shared
-from scripts.base.paths import DOTENV, ROOT
+from scripts.base.paths import DOTENV, ROOT, expand
 from scripts.recipes import folders
 from scripts.repository import archive, layout_number
 from scripts.settings import dotenv_file
@@ -290,7 +290,7 @@ def _own(backup: Backup) -> Path:
     if not folder:
         return here
     try:
-        place = (ROOT / Path(folder).expanduser()).resolve()
+        place = (ROOT / expand(folder)).resolve()
     except (RuntimeError, ValueError):  # nobody's home; a zero
         raise _explain_damage(backup.path, f"its own folder is {folder!a}") from None
     if place not in (here, ROOT / OWN) and _part(OWN, backup):

@@ -21,7 +21,7 @@ from kinds.callable.recipe import DESCRIBE, Function
 from scripts.artefacts import packages
 from scripts.base import console, files, lock
 from scripts.base.errors import UserError
-from scripts.base.paths import ROOT
+from scripts.base.paths import ROOT, expand
 from scripts.recipes import folders
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import own_pipelines
@@ -56,7 +56,7 @@ def main() -> int:
 
 def write_new(name: str) -> list[Path]:
     """The template under this name, and its test beside it."""
-    path = Path(name).expanduser()
+    path = expand(name)
     is_one = re.fullmatch(NAME, path.stem) and path.stem.isidentifier()
     if not is_one or keyword.iskeyword(path.stem) or path.suffix != ".py":
         raise UserError(

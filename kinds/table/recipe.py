@@ -22,6 +22,7 @@ from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
 from scripts.base import tables
 from scripts.base.errors import UserError
+from scripts.base.paths import expand
 from scripts.evaluation.figures import TOP
 from scripts.evaluation.labelled import Item, Labelled
 from scripts.recipes import configs
@@ -161,7 +162,7 @@ class Table(Recipe):
     def _questions(self, asked: Sequence[str]) -> list[Question]:
         if not asked:
             return [self._example]
-        read = rows.read(Path(asked[0]).expanduser(), self.columns, self.width)
+        read = rows.read(expand(asked[0]), self.columns, self.width)
         parts = range(0, len(read), self.most_rows)
         return [{"INPUT": read[at : at + self.most_rows]} for at in parts]
 

@@ -21,6 +21,7 @@ from kinds.text.sentences import MINILM
 from scripts.artefacts.shapes import profile
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
+from scripts.base.paths import expand
 from scripts.base.text import printable
 from scripts.evaluation.labelled import Item, Labelled, read_texts
 from scripts.recipes import configs
@@ -102,7 +103,7 @@ class Text(ThreeSteps):
 
     def export(self, settings: Settings, engine: Engine) -> Export:
         source = self.override(settings) or self.source
-        path = Path(source).expanduser()
+        path = expand(source)
         source = str(path.resolve()) if path.is_dir() else source
         spec = Classifier(source, self.words.max_seq_len, self.labels, engine.export)
         step = WITH_MINILM if source == MINILM else EXPORT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,15 +27,19 @@ CPU_TORCH = "https://download.pytorch.org/whl/cpu"
 
 
 def read_early(name: str) -> str:
-    """A setting, from the environment or .env; python-dotenv may not be installed yet."""
+    """A setting, from the environment or .env; python-dotenv, which reads the same in a line, may
+    not be installed yet."""
     if name in os.environ:
         return os.environ[name]
     try:
-        lines = DOTENV.read_text().splitlines()
+        text = DOTENV.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError):
         return ""
-    found = (line.partition("=")[2] for line in lines if line.startswith(f"{name}="))
-    return next(found, "").strip("\"' ")
+    found = re.findall(rf"^[ \t]*(?:export[ \t]+)?{name}[ \t]*=[ \t]*(.*)", text, re.MULTILINE)
+    value = found[-1] if found else ""
+    if value[:1] in ("'", '"'):
+        return str(value[1:].partition(value[0])[0])
+    return re.sub(r"\s+#.*", "", value).rstrip()
 
 
 def find_own() -> Path:
@@ -43,4 +48,9 @@ def find_own() -> Path:
 
 
 def resolve_own(named: str) -> Path:
-    return (FOLDER / Path(named).expanduser()).resolve()
+    return (FOLDER / expand(named)).resolve()
+
+
+def expand(named: str) -> Path:
+    """As a shell does: the ~ of no user's home stays, where pathlib would raise."""
+    return Path(os.path.expanduser(named))  # noqa: PTH111

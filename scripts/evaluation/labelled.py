@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scripts.base.errors import UserError
+from scripts.base.paths import expand
 
 LISTS = (".csv", ".tsv", ".jsonl")
 # What people call these columns.
@@ -81,8 +82,7 @@ def _in_folders(path: Path, is_taken: Callable[[str], bool]) -> Labelled:
 
 def _files_in_list(path: Path) -> list[Item]:
     items = [
-        Item(given, label, path.parent / Path(given).expanduser())
-        for given, label in read_list(path, INPUTS)
+        Item(given, label, path.parent / expand(given)) for given, label in read_list(path, INPUTS)
     ]
     if missing := [each.name for each in items if not Path(each.source).is_file()]:
         raise UserError(

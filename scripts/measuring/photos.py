@@ -22,7 +22,7 @@ from bundle_serving.pictures import PictureError, Transform, to_pixels
 from scripts.artefacts.workspace import Workspace
 from scripts.base import console, files
 from scripts.base.errors import UserError
-from scripts.base.paths import ROOT
+from scripts.base.paths import ROOT, expand
 from scripts.recipes.recipe import Recipe
 
 DRAWN = ROOT / "build" / "cache" / "photos"
@@ -100,7 +100,7 @@ def choose_inputs(recipe: Recipe, made: Workspace, images: str) -> list[Inputs]:
 
 
 def read_or_draw(images: str, transform: Transform = ANY) -> list[Inputs]:
-    return [_from_disk(Path(images).expanduser(), transform)] if images else _draw_photos()
+    return [_from_disk(expand(images), transform)] if images else _draw_photos()
 
 
 def pixels_of(pictures: Inputs, transform: Transform) -> Inputs:

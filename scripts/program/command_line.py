@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts.base.errors import WrongWord
+from scripts.base.paths import expand
 from scripts.program.verbs import Verb
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def parse(typed: Iterable[str], environment: Mapping[str, str]) -> Call:
     if asks_for_help or not call.verb:
         call.words = [call.verb] if call.verb else []
         call.verb = HELP
-    call.folder = call.folder.expanduser().resolve()
+    call.folder = expand(str(call.folder)).resolve()
     return call
 
 
@@ -119,7 +120,7 @@ def make_absolute(name: str, value: str) -> str:
 
 
 def is_here(word: str) -> bool:
-    whole = Path(word).expanduser()
+    whole = expand(word)
     return whole.exists() or bool(glob.has_magic(word) and _find_matches(str(whole)))
 
 
@@ -129,7 +130,7 @@ def _find_matches(pattern: str) -> list[str]:
 
 def absolute(word: str) -> Path:
     """Not resolved: the user knows it by this name."""
-    return Path.cwd() / Path(word).expanduser()
+    return Path.cwd() / expand(word)
 
 
 def as_makeflags(typed: Mapping[str, str]) -> str:

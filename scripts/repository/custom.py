@@ -16,7 +16,7 @@ from scripts import bootstrap
 from scripts.artefacts.manifest import lines_of
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.base.paths import VENV
+from scripts.base.paths import VENV, expand
 from scripts.recipes import folders, pipelines
 from scripts.recipes.configs import LABELS
 from scripts.recipes.image import TORCHVISION, Image, Pictures
@@ -83,7 +83,7 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
         raise UserError(
             f"{Path(given['ONNX']).name} is already a complete network", "omit ARCH and WEIGHTS"
         )
-    path = Path(given["ONNX"]).expanduser().resolve()
+    path = expand(given["ONNX"]).resolve()
     model, labels = read(path), labels_given(given)
     found = _find_beside(path, model)
     wanted = dict(found.pictures) | pictures_given(given.get("PICTURES", ""))
@@ -190,7 +190,7 @@ def pictures_given(given: str) -> dict[str, Any]:
     """PICTURES=: keys of a recipe's `pictures`, or the file that says them."""
     if not given:
         return {}
-    path = Path(given).expanduser()
+    path = expand(given)
     try:
         text = path.read_text() if path.suffix in (".json", ".yaml", ".yml") else f"{{{given}}}"
         found = yaml.safe_load(text)
@@ -220,7 +220,7 @@ def _of_torchvision(given: Any) -> dict[str, Any]:
     require_known(arch)
     weights, labels = given.get("WEIGHTS") or "default", labels_given(given)
     if weights not in ("default", "random"):
-        weights = beside_recipes(Path(weights).expanduser().resolve())
+        weights = beside_recipes(expand(weights).resolve())
     return {
         "source": TORCHVISION + arch,
         "weights": weights,
@@ -230,7 +230,7 @@ def _of_torchvision(given: Any) -> dict[str, Any]:
 
 
 def labels_given(given: Any) -> Path | None:
-    return Path(given["LABELS"]).expanduser().resolve() if given.get("LABELS") else None
+    return expand(given["LABELS"]).resolve() if given.get("LABELS") else None
 
 
 def beside_recipes(path: Path) -> str:

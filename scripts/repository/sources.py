@@ -8,6 +8,7 @@ import yaml
 
 from scripts.base import parts
 from scripts.base.errors import UserError
+from scripts.base.paths import expand
 from scripts.recipes.image import WHOLE
 
 TORCH = (".pt", ".pth", ".pt2", ".ts", ".torchscript")
@@ -57,7 +58,7 @@ def describe_taken() -> str:
 
 
 def find_source(name: str) -> Source:
-    path = Path(name).expanduser()
+    path = expand(name)
     if path.is_dir():
         return _in_folder(path.resolve())
     if path.is_file():

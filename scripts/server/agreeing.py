@@ -9,6 +9,7 @@ from bundle_serving.agreement import Agreement
 from scripts.artefacts.workspace import Workspace
 from scripts.base import console
 from scripts.base.errors import UserError
+from scripts.base.paths import expand
 from scripts.recipes.asking import ask_tensors
 from scripts.recipes.image import Image
 from scripts.recipes.pictures import labels_of
@@ -91,7 +92,7 @@ def samples(text: str) -> list[Sample]:
 
 def _sample(word: str) -> Sample | None:
     name, _, label = word.rpartition("=")
-    path = Path(name).expanduser()
+    path = expand(name)
     return (path, label) if name and label and path.is_file() else None
 
 

@@ -3,7 +3,6 @@
 import os
 import shutil
 from collections.abc import Mapping
-from pathlib import Path
 
 from bundle_serving import own_steps
 from scripts import bootstrap
@@ -13,6 +12,7 @@ from scripts.artefacts.shapes import sides
 from scripts.artefacts.step import Step
 from scripts.base import console, files, lock, parts
 from scripts.base.errors import UserError
+from scripts.base.paths import expand
 from scripts.recipes import folders
 from scripts.recipes.image import WHOLE, Image
 from scripts.recipes.layout import CPU
@@ -54,7 +54,7 @@ def _with_steps(name: str, recipe: Image, words: Mapping[str, str]) -> Image:
     """With the programs that lie beside what it was made of: copies, if that is elsewhere than the
     user's own folder, which is what backups have."""
     named = [words[word] for word in ("FROM", "ONNX", "WEIGHTS") if words.get(word)]
-    path = Path(named[0] if named else "").expanduser().resolve()
+    path = expand(named[0] if named else "").resolve()
     folder = path if path.is_dir() else path.parent
     found = {key: folder / file for key, file in STEPS.items() if (folder / file).is_file()}
     if not (named and path.exists() and found):
@@ -107,7 +107,7 @@ def _import_source(name: str, source: sources.Source, given: dict[str, str]) -> 
 def import_version(pipeline: Pipeline, weights: str) -> str:
     """What a new version is made of: what WEIGHTS= names, or the ONNX file that it becomes. In a
     folder of its own, as the live version's is still asked for."""
-    recipe, path = pipeline.recipe, Path(weights).expanduser()
+    recipe, path = pipeline.recipe, expand(weights)
     is_whole = isinstance(recipe, Image) and recipe.source.endswith(WHOLE)
     if not (is_whole and path.suffix in sources.TORCH and path.is_file()):
         return weights

@@ -30,7 +30,7 @@ BY_MAKE = "  # written by make"
 def read(path: Path = DOTENV) -> dict[str, str]:
     try:
         return _parse(_read_text(path), path)
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, IsADirectoryError):
         raise UserError(f"{path.name} is not text", "write NAME=value in each line") from None
 
 
@@ -56,7 +56,8 @@ def _read_text(path: Path) -> str:
 
 
 def _write_text(path: Path, text: str) -> None:
-    files.write(path, text, path.stat().st_mode & 0o777 if path.exists() else 0o644)
+    """A link stays one, and what it leads to is written."""
+    files.write(path.resolve(), text, path.stat().st_mode & 0o777 if path.exists() else 0o644)
 
 
 def change(values: Mapping[str, str], why: str, path: Path = DOTENV) -> None:
@@ -133,7 +134,7 @@ def write_for_compose(name: str = "", file: Path | None = None, dotenv: Path = D
         if value and not by_user.get(variable)
     ]
     after = "".join(f"{line}\n" for line in lines)
-    if not after:
+    if not after and not dotenv.is_symlink():
         dotenv.unlink(missing_ok=True)
     elif after != _read_text(dotenv):
         _write_text(dotenv, after)

@@ -53,7 +53,7 @@ def _is_named_in(name: str, override: str | None) -> bool:
     """Variables that the user's own Compose file takes from .env."""
     try:
         return bool(override) and name in (ROOT / str(override)).read_text()
-    except OSError:
+    except (OSError, ValueError):  # not there, or no text
         return False
 
 

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 from scripts.base.errors import UserError
+from scripts.base.paths import expand
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -176,7 +177,10 @@ def path_or_url(comment: str, *parts: Part) -> Setting[str]:
 
 
 def absolute(text: str) -> Path:
-    return Path(text).expanduser().resolve()
+    try:
+        return expand(text).resolve()
+    except RuntimeError:  # links that go round in a circle
+        raise ValueError from None
 
 
 def of_class(owner: type) -> list[Setting[Any]]:
@@ -204,7 +208,7 @@ def _describe_wanted(most: int | None) -> str:
 
 
 def _whole(text: str, most: int | None = None) -> int:
-    if not text.isdecimal() or int(text) < 1 or (most and int(text) > most):
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1 or (most and int(text) > most):
         raise ValueError
     return int(text)
 

@@ -55,7 +55,7 @@ SERVED = (VERSION, SERVER, MACHINE)
 
 def _gpus(value: str) -> str:
     one = r"(\d+|GPU-[0-9a-f-]+)"
-    if not re.fullmatch(rf"all|{one}(,{one})*", value):
+    if not re.fullmatch(rf"all|{one}(,{one})*", value, re.ASCII):
         raise ValueError
     return value
 

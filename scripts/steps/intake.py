@@ -23,6 +23,7 @@ from scripts.artefacts.exporting import start
 from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError, of_the_machine
+from scripts.base.paths import expand
 from scripts.intake import metadata, torch_files
 from scripts.intake.metadata import Found
 from scripts.intake.signature import Size
@@ -75,7 +76,7 @@ def take(
 ) -> Found:
     # What loads weights must not fall back on code, whatever it is told.
     os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
-    there = Path(source).expanduser()
+    there = expand(source)
     if there.is_file():
         return _of_torch(there, size, path, trusted)
     if there.is_dir():

@@ -4,14 +4,13 @@ embeddings service if it is not running. What was indexed of other folders stays
     make index IN=photos        YES=1 takes out the pictures that are gone
 """
 
-from pathlib import Path
-
 from bundle_client import Client, Result
 from bundle_client.show import print_error
 from extensions.similar import indexing, service
 from extensions.similar.indexing import Growth
 from scripts.base import console, lock
 from scripts.base.errors import UserError
+from scripts.base.paths import expand
 from scripts.server import ask
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
@@ -24,7 +23,7 @@ def main() -> int:
     asked = arguments.load()
     if not asked.in_:
         raise UserError("no folder given", "try: make index IN=photos")
-    folder = Path(asked.in_).expanduser().resolve()
+    folder = expand(asked.in_).resolve()
     if not folder.is_dir():
         raise UserError(f"IN={asked.in_} is not a folder", "give a folder of pictures")
     with lock.one_at_a_time(indexing.LOCK):

@@ -18,6 +18,7 @@ from extensions.similar import service
 from scripts import bootstrap
 from scripts.base import console, lock, tables
 from scripts.base.errors import UserError
+from scripts.base.paths import expand
 from scripts.server import ask
 from scripts.settings import arguments, pictures
 from scripts.settings.arguments import Arguments
@@ -58,7 +59,7 @@ def as_json_line(each: Found) -> str:
 
 def _in_folder(picture: str, asked: Arguments) -> tuple[list[Found], list[Result]]:
     """And those that could not be compared."""
-    folder = Path(asked.in_).expanduser()
+    folder = expand(asked.in_)
     if not folder.is_dir():
         raise UserError(
             f"IN={asked.in_} is not a folder",

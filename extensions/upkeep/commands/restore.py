@@ -6,13 +6,12 @@
 Next: make up. Versions that are here already are replaced only with YES=1.
 """
 
-from pathlib import Path
-
 from extensions.upkeep import backup, sealed
 from extensions.upkeep.arguments import load_passphrase
 from extensions.upkeep.backup import Backup
 from scripts.base import console, lock
 from scripts.base.errors import UserError
+from scripts.base.paths import expand
 from scripts.recipes import pipelines
 from scripts.repository import archive, layout_number
 from scripts.settings import arguments
@@ -24,7 +23,7 @@ def main() -> int:
     if not asked.from_:
         raise UserError("no file given", "make restore FROM=file")
     with lock.one_at_a_time():
-        found = backup.verify_backup(Path(asked.from_).expanduser())
+        found = backup.verify_backup(expand(asked.from_))
         layout_number.require_known(found.index.layout, "the versions in it")
         keys = sealed.open_sealed(found.keys, passphrase) if found.keys and passphrase else {}
         require_nothing_is_lost(found, asked.yes)

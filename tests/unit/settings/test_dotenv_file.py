@@ -70,3 +70,20 @@ def test_renamed_settings_are_carried_over(
 def test_the_names_of_today_are_settings() -> None:
     assert {*dotenv_file.RENAMED.values()} <= settings.ALL.keys()
     assert not {*dotenv_file.RENAMED} & settings.ALL.keys()
+
+
+def test_a_link_stays_one(dotenv: Path) -> None:
+    (users := dotenv.with_name("mine.env")).write_text("ARCH=resnet18\n")
+    dotenv.symlink_to(users)
+    write_for_compose("mine", dotenv=dotenv)
+    assert dotenv.is_symlink() and f"{NAME}=mine" in users.read_text()
+    users.write_text("")
+    write_for_compose("mine", dotenv=dotenv)
+    write_for_compose(dotenv=dotenv)
+    assert dotenv.is_symlink() and users.read_text() == ""
+
+
+def test_a_folder_is_refused(dotenv: Path) -> None:
+    dotenv.mkdir()
+    with pytest.raises(UserError, match=r"\.env is not text"):
+        dotenv_file.read(dotenv)

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from scripts.artefacts.manifest import Torchvision
-from scripts.base import files
+from scripts.base import files, paths
 from scripts.base.errors import UserError, WrongWord
 from scripts.program import verbs
-from scripts.settings import arguments, documents, settings
+from scripts.settings import arguments, documents, dotenv_file, settings
 from scripts.settings.known import list_idle, require_known
 from scripts.settings.settings import ALL, DEFAULTS, VERSION, names
 from scripts.steps import export
@@ -70,6 +70,8 @@ def test_in_a_container_it_is_refused_before_anything_is_loaded(
         ("HTTP_PORT", "0", "a port"),
         ("HTTP_PORT", "65536", "a port"),
         ("GRPC_PORT", "grpc", "a port"),
+        ("GRPC_PORT", "８００1", "a port"),  # Compose would not take it  # noqa: RUF001
+        ("GPUS", "０", settings.ALL["GPUS"].wanted),  # noqa: RUF001
         ("NETWORK_THREADS", "-1", "a positive integer"),
         ("REPLICAS", "-1", "0 or a positive integer"),
         ("CORES", "2.5", "a positive integer"),
@@ -203,6 +205,40 @@ def test_what_others_read_in_dotenv_is_left_to_them(tmp_path: Path) -> None:
     dotenv = tmp_path / ".env"
     dotenv.write_text(f"COMPOSE_PROJECT_NAME=mine\nTEAM=birds\nCOMPOSE_OVERRIDE={override}\n")
     require_known(["ARCH", "IMG"], dotenv)
+
+
+def test_an_override_that_is_no_text_names_nothing(tmp_path: Path) -> None:
+    (tmp_path / "mine.jpg").write_bytes(b"\xff\xd8")
+    (dotenv := tmp_path / ".env").write_text(f"ARCH=drawn\nCOMPOSE_OVERRIDE={tmp_path}/mine.jpg\n")
+    require_known([], dotenv)
+
+
+def test_a_home_that_nobody_has_is_a_folder_here(tmp_path: Path) -> None:
+    loaded = load(tmp_path / "none", WEIGHTS="~nobody-of-that-name/w.pth", SAMPLES="~")
+    assert loaded.weights == str(Path("~nobody-of-that-name/w.pth").resolve())
+    assert loaded.samples == Path.home().resolve()
+
+
+@pytest.mark.parametrize(
+    ("content", "own"),
+    [
+        ("OWN=mine\n", "mine"),
+        ("# OWN=not\nexport OWN = mine  # ours\n", "mine"),
+        ("OWN='my own' # ours\n", "my own"),
+        ("\ufeffOWN=not\nOWN=mine\n", "mine"),
+        ("OWNER=x\n", ""),
+    ],
+)
+def test_what_is_read_before_dotenv_can_be_is_read_as_dotenv_does(
+    content: str, own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (dotenv := tmp_path / ".env").write_text(content)
+    monkeypatch.setattr(paths, "DOTENV", dotenv)
+    monkeypatch.delenv("OWN", raising=False)
+    assert paths.read_early("OWN") == own == dotenv_file.read(dotenv).get("OWN", "")
+    (tmp_path / "Makefile").write_text(f"include {ROOT}/Makefile\nshow:\n\t@echo $(OWN_FOLDER)\n")
+    shown = subprocess.run(["make", "-s", "show"], cwd=tmp_path, capture_output=True, text=True)
+    assert shown.stdout.strip() == (own.split() or ["own"])[0]
 
 
 @pytest.mark.parametrize(
