@@ -129,7 +129,8 @@ def _create() -> None:
     """A fresh environment; the remains of an interrupted run are removed."""
     for leftover in VENV.iterdir():
         if leftover.name != "lock":
-            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+            is_folder = leftover.is_dir() and not leftover.is_symlink()  # as lib64 is one
+            shutil.rmtree(leftover) if is_folder else leftover.unlink()
     python = _find_python()
     _say(f"creating a virtual environment in .venv with {python} …")
     made = subprocess.run([python, "-m", "venv", VENV], capture_output=True, text=True)
@@ -179,13 +180,14 @@ def can_serve() -> bool:
 
 def torch_index() -> list[str]:
     """pip's option for PyTorch's index if that answers; otherwise pip uses its own index."""
+    import http.client
     import urllib.request  # slow to import, and seldom needed
 
     index = read_early("TORCH_INDEX") or CPU_TORCH
     try:
         with urllib.request.urlopen(f"{index}/torch/", timeout=5):
             return ["--extra-index-url", index]
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):
         return []
 
 

@@ -17,6 +17,8 @@ from scripts.base.errors import UserError
 # Below the kernel's ephemeral ports: a client could take one of those before the server does.
 CANDIDATES = range(20_000, 30_000)
 LISTENS = "0A"
+# Those below are root's alone.
+LOWEST, HIGHEST = 1024, 65535
 # That a handshake takes, and at most that a busy server takes to accept.
 HANDSHAKE_S, ACCEPTED_S = 0.3, 5
 
@@ -71,8 +73,13 @@ def require_free(address: str, wanted: Mapping[str, int], command: str = "up") -
         if who:
             raise UserError(
                 f"port {port} is taken by {who}",
-                f"stop it, or choose another port: make {command} {setting}={port + 100}",
+                f"stop it, or choose another port: make {command} {setting}={propose(port)}",
             )
+
+
+def propose(port: int) -> int:
+    """Another one, which anybody may open."""
+    return port + (8000 if port < LOWEST else 100 if port + 100 <= HIGHEST else -100)
 
 
 def is_shareable(address: str, port: int) -> bool:

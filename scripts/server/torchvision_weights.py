@@ -1,5 +1,6 @@
 """Whether torchvision's weights can be downloaded here."""
 
+import http.client
 import ssl
 import urllib.request
 
@@ -15,5 +16,5 @@ def why_unavailable(settings: Settings) -> str | None:
         request = urllib.request.Request(ANY, method="HEAD")
         with urllib.request.urlopen(request, timeout=5, context=trusted):
             return None
-    except (OSError, ValueError) as fault:
+    except (OSError, ValueError, http.client.HTTPException) as fault:
         return str(getattr(fault, "reason", fault))

@@ -25,7 +25,7 @@ def why_not_docker() -> str | None:
     try:
         engine = docker.from_env(timeout=10)
         engine.ping()
-    except DockerException as fault:
+    except (DockerException, OSError, ValueError) as fault:  # ValueError: of a wrong DOCKER_HOST
         if "Permission denied" in str(fault):
             return "Docker refuses this user (sudo usermod -aG docker $USER, then log in again)"
         return "no Docker engine answers (start it: sudo systemctl start docker)"

@@ -170,7 +170,7 @@ def _ports(settings: Settings) -> Iterator[Finding]:
             yield Finding("address", FAILURE, fault.cause, fault.remedy)
             return
         detail = f"{port} {'is used by this server' if port in ours else who or 'is free'}"
-        fix = f"stop it, or make up {name}={port + 100}"
+        fix = f"stop it, or make up {name}={ports.propose(port)}"
         yield judge(name.replace("_", " ").lower(), not who, detail, fix)
 
 

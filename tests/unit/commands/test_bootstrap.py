@@ -11,6 +11,7 @@ import pytest
 
 from scripts import bootstrap
 from scripts.base import layers
+from scripts.base.errors import UserError
 from tests.project import ROOT
 
 
@@ -31,6 +32,26 @@ def test_what_takes_long_is_announced_first(tmp_path: Path) -> None:
     )
     assert done.stdout == f"- creating a virtual environment in .venv with {python} …\n"
     assert "cannot create a virtual environment" in done.stderr
+
+
+def test_links_that_an_interrupted_run_left_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As .venv/lib64 is one."""
+    (venv := tmp_path / ".venv").mkdir()
+    (elsewhere := tmp_path / "lib").mkdir()
+    (venv / "lib64").symlink_to(elsewhere)
+    monkeypatch.setattr(bootstrap, "VENV", venv)
+    monkeypatch.setattr(bootstrap, "_find_python", lambda: "false")
+    with pytest.raises(UserError, match="cannot create a virtual environment"):
+        bootstrap._create()
+    assert elsewhere.is_dir() and not any(venv.iterdir())
+
+
+@pytest.mark.parametrize("index", ["http://a b", "http://127.0.0.1:port", "http://nowhere.invalid"])
+def test_an_index_that_is_none_is_done_without(index: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_INDEX", index)
+    assert bootstrap.torch_index() == []
 
 
 def test_a_layer_is_installed_again_where_what_it_brings_changes(

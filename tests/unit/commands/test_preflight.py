@@ -1,6 +1,7 @@
 """What is refused before anything that runs is touched."""
 
 import os
+import shutil
 import socket
 import threading
 import time
@@ -15,7 +16,7 @@ from scripts.base import ports
 from scripts.base.errors import UserError
 from scripts.server.up import announce_silence
 from scripts.settings.settings import DEFAULTS, PORTS, Settings
-from scripts.stacks import certificates, exposure, handover, local
+from scripts.stacks import certificates, engine, exposure, handover, local
 
 
 @pytest.fixture
@@ -64,6 +65,23 @@ def test_what_is_no_address_of_this_machine(address: str) -> None:
         ports.require_own(address)
     for own in ("127.0.0.1", "0.0.0.0"):
         ports.require_own(own)
+
+
+@pytest.mark.parametrize(("port", "other"), [(80, 8080), (443, 8443), (8000, 8100), (65500, 65400)])
+def test_another_port_is_one_that_anybody_may_open(
+    monkeypatch: pytest.MonkeyPatch, port: int, other: int
+) -> None:
+    monkeypatch.setattr(ports, "holder", lambda address, port: "another program")
+    with pytest.raises(UserError) as refused:
+        ports.require_free("127.0.0.1", {"HTTP_PORT": port})
+    assert refused.value.remedy.endswith(f"make up HTTP_PORT={other}")
+
+
+@pytest.mark.parametrize("host", ["tcp://here:port", "unix:///nowhere", "nonsense"])
+def test_a_docker_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    monkeypatch.setenv("DOCKER_HOST", host)
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    assert (engine.why_not_docker() or "").startswith("no Docker engine answers")
 
 
 @pytest.mark.parametrize("name", ["my project", "it's", "a$b", "über"])
