@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from extensions.s3.location import Location
 from extensions.s3.settings import s3_server_credentials
@@ -106,7 +106,7 @@ def _load_operators(location: Location) -> Keys:
         session = boto3.Session()
         found = session.get_credentials()
         frozen = found.get_frozen_credentials() if found else None
-    except BotoCoreError as fault:
+    except (BotoCoreError, ClientError) as fault:  # of a role, AWS itself may refuse the keys
         raise UserError(f"cannot load S3 credentials: {fault}", _REMEDY) from None
     if frozen is None or not (frozen.access_key and frozen.secret_key):
         raise UserError("no S3 credentials found", _REMEDY)

@@ -9,7 +9,7 @@ from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 
-# Beside the repository, which no server reads.
+# Beside the repository, which no server reads; in it, only a key is tried that must not write.
 TRIAL = "-write-trial"
 
 
@@ -36,7 +36,7 @@ def examine(location: Location, settings: Settings) -> None:
         _write_and_remove(operator)
     console.note(f"{operator.keys.whose} {operator.keys.key} lists, reads and writes {location}")
     if server != operator:
-        _require_read_only(server)
+        _require_read_only(server, operator)
         console.note(f"{server.keys.whose} {server.keys.key} lists and reads, but cannot write")
     if not _first(operator):
         console.note(f"there is nothing below {location} yet: make up puts it there")
@@ -63,21 +63,35 @@ def _first(access: Access) -> str | None:
     return next((each["Key"] for each in listed.get("Contents", [])), None)
 
 
-def _require_read_only(access: Access) -> None:
+def _require_read_only(access: Access, operator: Access) -> None:
+    """Each right by itself, and for each place: a policy may grant any of them alone."""
+    for name in (access.location.path + TRIAL, f"{access.location.path}/{TRIAL}"):
+        for change in ("put_object", "delete_object"):
+            if not _is_allowed(access, change, name):
+                continue
+            with explain_faults(operator):
+                _change(operator, "delete_object", name)
+            raise UserError(
+                f"{access.keys.whose} {access.keys.key} may write to {access.location}",
+                "remove s3:PutObject and s3:DeleteObject from it: a server only reads",
+            )
+
+
+def _is_allowed(access: Access, change: str, name: str) -> bool:
     with explain_faults(access):
         try:
-            _write_and_remove(access)
+            _change(access, change, name)
         except ClientError as fault:
             if fault.response.get("Error", {}).get("Code") == "AccessDenied":
-                return
+                return False
             raise
-    raise UserError(
-        f"{access.keys.whose} {access.keys.key} may write to {access.location}",
-        "remove s3:PutObject and s3:DeleteObject from it: a server only reads",
-    )
+    return True
 
 
 def _write_and_remove(access: Access) -> None:
-    client, location = access.connect(), access.location
-    client.put_object(Bucket=location.bucket, Key=location.path + TRIAL)
-    client.delete_object(Bucket=location.bucket, Key=location.path + TRIAL)
+    for change in ("put_object", "delete_object"):
+        _change(access, change, access.location.path + TRIAL)
+
+
+def _change(access: Access, change: str, name: str) -> None:
+    getattr(access.connect(), change)(Bucket=access.location.bucket, Key=name)

@@ -49,6 +49,9 @@ POLICIES = {
     "server": allowed(("ListBucket", BUCKET_ITSELF), ("GetObject", LIVE)),
     "no_list": allowed(("GetObject", LIVE)),
     "no_read": allowed(("ListBucket", BUCKET_ITSELF)),
+    "puts_alone": allowed(("ListBucket", BUCKET_ITSELF), ("GetObject", LIVE), ("PutObject", ALL)),
+    "puts_there": allowed(("ListBucket", BUCKET_ITSELF), ("GetObject", LIVE), ("PutObject", LIVE)),
+    "deletes": allowed(("ListBucket", BUCKET_ITSELF), ("GetObject", LIVE), ("DeleteObject", LIVE)),
     "no_delete": allowed(("ListBucket", BUCKET_ITSELF), ("GetObject", ALL), ("PutObject", ALL)),
 }
 
@@ -187,6 +190,9 @@ def test_a_wrong_key_and_a_wrong_secret_are_told_apart(
         ("operator", "no_list", "may not list {place}; grant it s3:ListBucket"),
         ("operator", "no_read", "may not read {place}; grant it s3:GetObject"),
         ("operator", "operator", "may write to {place}; remove s3:PutObject"),
+        ("operator", "puts_alone", "may write to {place}; remove s3:PutObject"),
+        ("operator", "puts_there", "may write to {place}; remove s3:PutObject"),
+        ("operator", "deletes", "may write to {place}; remove s3:PutObject"),
     ],
 )
 def test_each_right_that_is_missing_is_named(

@@ -8,8 +8,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+from botocore.credentials import RefreshableCredentials
 from botocore.exceptions import ClientError
 
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
@@ -251,6 +253,19 @@ def test_aws_is_not_asked_without_a_region(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     assert "AWS_REGION" in message_of("s3://bundle-models/live")
+
+
+def test_a_role_that_aws_refuses_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    answer = {"Error": {"Code": "AccessDenied", "Message": "not authorized"}}
+    refused = Mock(side_effect=ClientError(answer, "AssumeRole"))  # type: ignore[arg-type]
+    monkeypatch.setattr(RefreshableCredentials, "_protected_refresh", refused)
+    (tmp_path / "config").write_text(
+        "[profile role]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = base\n"
+        "[profile base]\naws_access_key_id = A\naws_secret_access_key = B\n"
+    )
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_PROFILE", "role")
+    assert "AssumeRole operation: not authorized" in message_of("s3://bundle-models/live")
 
 
 def test_the_servers_key_comes_from_its_file_alone(key: None, tmp_path: Path) -> None:
