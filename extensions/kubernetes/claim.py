@@ -64,7 +64,9 @@ def _running(
     kubectl.run("create", "--filename=-", given=json.dumps(filler))
     try:
         with console.waiting(what) as waiting:
-            while not pods.is_ready(pod := kubectl.get("pod", NAME)):
+            while not ((pod := kubectl.get("pod", NAME)) and pods.is_ready(pod)):
+                if not pod:
+                    raise UserError(f"somebody has removed the pod {NAME}", "run it again")
                 why = pods.explain(pod)
                 if pods.is_hopeless(pod) or waiting.seconds > limit:
                     raise UserError(f"no pod comes up with the image {image}: {why}", PUSH)

@@ -41,6 +41,11 @@ def is_ending(pod: Object) -> bool:
     return "deletionTimestamp" in pod["metadata"]
 
 
+def is_over(pod: Object) -> bool:
+    """Its containers have ended, and none starts again: it was evicted, say, and stays listed."""
+    return pod["status"].get("phase") in ("Failed", "Succeeded")
+
+
 def is_ready(pod: Object) -> bool:
     """Whether a Service sends it requests."""
     return not is_ending(pod) and any(

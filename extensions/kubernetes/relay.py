@@ -79,9 +79,11 @@ class Relay:
             self._forget(name)
 
     def _note(self, event: str, pod: Object) -> None:
+        if event == "ERROR":  # of the watch, which ends with it: nothing of a pod
+            return
         name = pod["metadata"]["name"]
         (self.ready.add if pods.is_ready(pod) else self.ready.discard)(name)
-        if event == "DELETED":
+        if event == "DELETED" or pods.is_over(pod):
             self._forget(name)
         elif name in self.ready and name not in self._tasks:
             self._tasks[name] = asyncio.create_task(self._forward(name))
@@ -92,7 +94,7 @@ class Relay:
             task.cancel()
 
     async def _forward(self, name: str) -> None:
-        """Until the pod is gone: also while it ends, and answers what it has."""
+        """Until the pod is over or gone: also while it ends, and answers what it has."""
         command = self.kubectl.command("port-forward", f"pod/{name}", f":{HTTP}", f":{GRPC}")
         while True:
             kubectl = await asyncio.create_subprocess_exec(

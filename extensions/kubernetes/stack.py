@@ -21,7 +21,7 @@ from bundle_serving.address import Address
 from bundle_serving.process.server_log import first_error
 from extensions.kubernetes import applied, claim, kustomization, pods, preflight, where
 from extensions.kubernetes import settings as own
-from extensions.kubernetes.kubectl import Kubectl, Object, find_context
+from extensions.kubernetes.kubectl import Kubectl, Object, Refused, find_context
 from extensions.kubernetes.pods import CANARY, EVERY, FINGERPRINT, SERVICE
 from extensions.kubernetes.relay import HOST, HTTP
 from scripts.base import console, files, ports
@@ -253,6 +253,8 @@ class KubernetesStack(ManyServers):
 
     def look(self, fingerprint: str) -> Progress:
         deployment = self._kubectl.get("deployment", SERVICE)
+        if not deployment:
+            raise UserError(f"somebody has removed the Deployment {SERVICE}", "make cluster-up")
         wanted = deployment["spec"]["replicas"]
         new = len(self.find_serving(fingerprint))
         settled = applied.is_settled(deployment, fingerprint) and new == wanted
@@ -314,7 +316,8 @@ class KubernetesStack(ManyServers):
 
     def log_process(self, follow: bool) -> subprocess.Popen[str]:
         words = ["logs", f"--selector={EVERY}", "--container=server", "--prefix", "--tail=-1"]
-        words += ["--max-log-requests=100", *(["--follow"] if follow else [])]
+        # Of a pod that has no log yet, kubectl would give up all others'.
+        words += ["--max-log-requests=100", "--ignore-errors", *(["--follow"] if follow else [])]
         return open_log(*self._kubectl.command(*words))
 
     def stop(self) -> bool:
@@ -325,11 +328,20 @@ class KubernetesStack(ManyServers):
             self._end_canary()
             given = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
             self._kubectl.run("delete", "--ignore-not-found", "--filename=-", given=given)
-            every = f"--selector={EVERY}"
-            self._kubectl.run("wait", "--for=delete", "--timeout=90s", "pods", every)
+            self._wait_until_gone()
         shutil.rmtree(FOLDER, ignore_errors=True)
         state.forget()
         return bool(objects)
+
+    def _wait_until_gone(self) -> None:
+        try:
+            every = f"--selector={EVERY}"
+            self._kubectl.run("wait", "--for=delete", "--timeout=90s", "pods", every)
+        except Refused as fault:
+            if "timed out" not in fault.cause:
+                raise
+            left = ", ".join(pod["metadata"]["name"] for pod in self._pods())
+            console.note(f"the cluster has yet to end {left}, perhaps on a node that is down")
 
     # This machine's ports
 

@@ -1,12 +1,18 @@
 """What is read out of what a cluster says."""
 
+import asyncio
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from extensions.kubernetes import pods
-from extensions.kubernetes.kubectl import Refused, read_all
+from extensions.kubernetes import claim, pods
+from extensions.kubernetes.kubectl import Kubectl, Refused, read_all
+from extensions.kubernetes.relay import Relay
+from extensions.kubernetes.stack import KubernetesStack
+from scripts.base.errors import UserError
 from scripts.server import log_order
 
 
@@ -74,3 +80,49 @@ def test_lines_of_pods_are_put_in_order() -> None:
     line = "[pod/triton-bundle-5f-x/server] 2026-11-26T22:33:25.834Z keeper: the server had exited"
     entry = log_order.entry(line, datetime.now(UTC))
     assert entry and entry.text == "triton-bundle-5f-x the server had exited"
+
+
+def test_the_way_to_pods_outlasts_its_watch_and_forgets_an_evicted_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watch may end with an event that is none of a pod; who is evicted stays listed."""
+    over = make_pod()
+    over["status"]["phase"] = "Failed"
+
+    async def forward(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    async def see() -> tuple[set[str], set[str]]:
+        relay = Relay(Kubectl("default", ""), tmp_path / "relay.json")
+        relay._note("ADDED", make_pod(ready=True))
+        relay._note("ERROR", {"kind": "Status", "metadata": {}, "code": 410})
+        before = {*relay._tasks}
+        relay._note("MODIFIED", over)
+        return before, {*relay._tasks}
+
+    monkeypatch.setattr(Relay, "_forward", forward)
+    assert asyncio.run(see()) == ({"one"}, set())
+
+
+def test_what_a_dead_node_keeps_does_not_keep_the_rest_from_ending(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    late = Refused(("wait",), "error: timed out waiting for the condition on pods/one")
+    stack = KubernetesStack.__new__(KubernetesStack)
+    stack.__dict__["_kubectl"] = kubectl = Mock()
+    kubectl.run.side_effect, kubectl.list.return_value = late, [make_pod()]
+    stack._wait_until_gone()
+    assert "has yet to end one" in capsys.readouterr().out
+    kubectl.run.side_effect = Refused(("wait",), "error: pods is forbidden")
+    with pytest.raises(Refused):
+        stack._wait_until_gone()
+
+
+def test_what_somebody_removes_meanwhile_is_named() -> None:
+    stack = KubernetesStack.__new__(KubernetesStack)
+    stack.__dict__["_kubectl"] = kubectl = Mock()
+    kubectl.get.return_value = {}
+    with pytest.raises(UserError, match="has removed the Deployment"):
+        stack.look("v2")
+    with pytest.raises(UserError, match="has removed the pod"):
+        claim.require_image(kubectl, "image", 1)
