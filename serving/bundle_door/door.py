@@ -109,7 +109,7 @@ async def serve(given: Given) -> None:
         )
         for work in (
             *([take_free_ports(relay)] if relay else []),
-            tidy(process.load),
+            tidy(process.load, keeps_log=True),
             served.learn(),
             take_singles(process),
             *([capturing.remove_old()] if capturing else []),

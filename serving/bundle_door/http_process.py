@@ -133,13 +133,14 @@ def keep_pages() -> None:
     libc.mallopt(M_TRIM_THRESHOLD, 32 << 20)
 
 
-async def tidy(load: Load) -> None:
-    """Gives back what a burst took, once it is over; nobody is waited for in vain; and no log fills
-    the disk."""
+async def tidy(load: Load, keeps_log: bool = False) -> None:
+    """Gives back what a burst took, once it is over; nobody is waited for in vain; and, where one
+    process does it for all, no log fills the disk."""
     libc = ctypes.CDLL(None)
     while True:
         await asyncio.sleep(TIDY_S)
-        keep_log_short()
+        if keeps_log:
+            keep_log_short()
         load.drop_late()
         if not load.own_bytes:
             libc.malloc_trim(0)
@@ -153,5 +154,10 @@ def keep_log_short(descriptor: int = 1, most: int = MOST_LOG_BYTES) -> None:
     if not stat.S_ISREG(found.st_mode) or found.st_size <= most:
         return
     file = Path(f"/proc/self/fd/{descriptor}").readlink()
-    shutil.copyfile(file, file.with_name(f"{file.name}.1"))
+    try:
+        shutil.copyfile(file, file.with_name(f"{file.name}.1"))
+    except FileNotFoundError:
+        pass  # somebody has removed it, and what is in it is nobody's to read
+    except OSError:
+        return  # the disk is full: the next time
     os.ftruncate(descriptor, 0)

@@ -5,6 +5,7 @@ import gc
 import gzip
 import json
 import math
+import os
 import random
 import weakref
 import zlib
@@ -508,6 +509,19 @@ def test_a_log_is_kept_short_for_all_who_append_to_it(tmp_path: Path) -> None:
         print("second", file=log, flush=True)
     assert file.read_text() == "second\n"
     assert (tmp_path / "server.log.1").read_text() == "first\n"
+
+
+def test_a_log_that_was_removed_or_cannot_be_copied_ends_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "server.log"
+    with file.open("a") as log:
+        print("first", file=log, flush=True)
+        (before := tmp_path / "server.log.1").mkdir()  # as little as a full disk lets it be written
+        keep_log_short(log.fileno(), most=3)
+        assert file.read_text() == "first\n"
+        before.rmdir()
+        file.unlink()
+        keep_log_short(log.fileno(), most=3)
+        assert not os.fstat(log.fileno()).st_size and not [*tmp_path.iterdir()]
 
 
 def test_the_documentation_of_the_api_can_be_read() -> None:
