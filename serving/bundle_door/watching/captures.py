@@ -140,7 +140,7 @@ class Captures:
         the next time."""
         total, gone = self._measure(), 0
         for lines in self._list_days():
-            kept = deque(lines.read_bytes().splitlines(keepends=True))
+            kept = deque(self._read_lines(lines))
             while kept and total > self._most_bytes * LEFT:
                 line = kept.popleft()
                 gone += 1
@@ -161,33 +161,42 @@ class Captures:
             day.rmdir()
 
     def _list_days(self) -> list[Path]:
-        return sorted(self._folder.glob(f"*{LINES}"))
+        """Their lines; of a day whose removal was cut off, by a kill, only files are there."""
+        files = (day.with_suffix(LINES) for day in self._folder.iterdir() if day.is_dir())
+        return sorted({*self._folder.glob(f"*{LINES}"), *files})
+
+    def _read_lines(self, lines: Path) -> list[bytes]:
+        with suppress(FileNotFoundError):
+            return lines.read_bytes().splitlines(keepends=True)
+        return []
 
     def _rewrite(self, lines: Path, kept: Iterable[bytes]) -> None:
         if kept:
             self._write_whole(lines, b"".join(kept))
         else:
-            lines.unlink()
+            lines.unlink(missing_ok=True)
 
     def remove_old(self) -> None:
         """Days that are to be kept no longer."""
         if not self._folder.exists():
             return
-        first = f"{datetime.fromtimestamp(time.time() - self._days * DAY_S, UTC):%Y-%m-%d}"
+        since = max(0, int(time.time()) - self._days * DAY_S)
+        first = f"{datetime.fromtimestamp(since, UTC):%Y-%m-%d}"
         with self._locked() as lock:
             for lines in self._list_days():
                 if lines.stem < first:
-                    lines.unlink()
+                    lines.unlink(missing_ok=True)
                     self._remove_files(lines.with_suffix(""), LAST)
                     os.ftruncate(lock, 0)  # to be measured again
 
     def read(self) -> Iterator[Record]:
         """The oldest first; without lines that were cut off."""
+        if not self._folder.exists():
+            return
         for lines in self._list_days():
-            with suppress(FileNotFoundError):
-                for line in lines.read_bytes().splitlines():
-                    if record := read_line(line):
-                        yield record
+            for line in self._read_lines(lines):
+                if record := read_line(line):
+                    yield record
 
     def open_file(self, name: str) -> bytes:
         """`name`: as a record has it; a `FileNotFoundError` where none does."""
@@ -210,7 +219,7 @@ class Captures:
         with self._locked() as lock:
             for lines in self._list_days():
                 kept = list[bytes]()
-                known = lines.read_bytes().splitlines(keepends=True)
+                known = self._read_lines(lines)
                 for line in known:
                     record = read_line(line)
                     if not goes(record):

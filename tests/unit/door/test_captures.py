@@ -71,6 +71,30 @@ def test_old_days_go(tmp_path: Path) -> None:
     assert not (tmp_path / "2026-01-01").exists()
 
 
+def test_what_a_kill_leaves_of_an_old_day_goes(tmp_path: Path) -> None:
+    """Its lines go first: then nothing names the files."""
+    captures = Captures(tmp_path, 100_000, 2)
+    for number in range(10):
+        captures.write(record(str(number)), JPEG)
+    for day in ("2026-01-01", "2026-01-02"):
+        (tmp_path / day).mkdir()
+        (tmp_path / day / "120000.000000-1f3a.jpg").write_bytes(JPEG)
+    assert captures.forget("none") == 0 and len([*captures.read()]) == 10
+    (tmp_path / "2026-01-02").rename(tmp_path / "2999-01-01")
+    captures.remove_old()
+    assert not (tmp_path / "2026-01-01").exists() and (tmp_path / "2999-01-01").exists()
+    (tmp_path / "2999-01-01").rename(tmp_path / "2026-01-02")
+    captures.write(record("next"), JPEG)
+    assert not (tmp_path / "2026-01-02").exists() and [*captures.read()][-1]["id"] == "next"
+
+
+def test_days_before_all_clocks(tmp_path: Path) -> None:
+    captures = Captures(tmp_path, 1_000_000, 10**12)
+    captures.write(record("one"), JPEG)
+    captures.remove_old()
+    assert [each["id"] for each in captures.read()] == ["one"]
+
+
 WRITES = """
 import sys
 from pathlib import Path
