@@ -19,7 +19,9 @@ def pixels(file: bytes, how: Mapping[str, Any]) -> NDArray[np.uint8]:
 
 
 def crop(picture: Image.Image, how: Mapping[str, Any]) -> NDArray[np.uint8]:
-    if picture.mode in ("RGBA", "LA", "P", "PA"):
+    if picture.mode.startswith("I;16"):
+        picture = Image.fromarray((np.asarray(picture) // 256).astype(np.uint8))
+    if picture.mode in ("RGBA", "LA", "P", "PA") or "transparency" in picture.info:
         picture = picture.convert("RGBA")
         picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
     picture = picture.convert("RGB")

@@ -32,6 +32,7 @@ from benchmark.torture.odd_pictures import (
 from bundle_serving.pictures import PictureError, Transform, check_together, to_pixels
 from scripts.intake import metadata
 from scripts.intake.plain import crop
+from scripts.intake.plain import pixels as pixels_of_the_original
 from tests.project import ROOT, picture
 
 # pytest shows warnings that the module under test has silenced.
@@ -265,3 +266,20 @@ def test_the_crop_where_no_pixel_is_in_the_middle(middle: str, offsets: tuple[in
         how = Transform(4, 4, decode="full", middle=middle)
         assert to_pixels(file.getvalue(), how)[0, 0, 0] == offset
         assert crop(shown, {**metadata.USUAL, **asdict(how)})[0, 0, 0] == offset
+
+
+@pytest.mark.parametrize("what", ["16 bits", "a grey that is transparent", "a colour that is"])
+def test_the_original_is_shown_what_is_served(what: str) -> None:
+    levels = np.arange(64, dtype=np.uint8).reshape(8, 8)
+    grey, colours = Image.fromarray(levels), Image.fromarray(np.stack([levels] * 3, -1))
+    file, how = io.BytesIO(), Transform(8, 8, decode="full")
+    if what == "16 bits":
+        Image.fromarray(levels.astype(np.uint16) * 257).save(file, "PNG")
+    elif what == "a colour that is":
+        colours.save(file, "PNG", transparency=(5, 5, 5))
+    else:
+        grey.save(file, "PNG", transparency=5)
+    served = to_pixels(file.getvalue(), how)
+    assert served[0, 0, 5] == (5 if what == "16 bits" else 255)
+    shown = pixels_of_the_original(file.getvalue(), {**metadata.USUAL, **asdict(how)})
+    assert (shown.transpose(2, 0, 1) == served).all()
