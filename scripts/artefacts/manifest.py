@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -161,7 +162,7 @@ def of_samples(folder: Path | None) -> dict[str, str]:
     found = sorted(path for path in folder.rglob("*") if path.is_file())
     hasher = hashlib.sha256()
     for number, path in enumerate(found):
-        hasher.update(f"{path.relative_to(folder)} {path.stat().st_size}\n".encode())
+        hasher.update(os.fsencode(f"{path.relative_to(folder)} {path.stat().st_size}\n"))
         if number < MOST_SAMPLES:
             hasher.update(path.read_bytes())
     return {"samples": hasher.hexdigest()}

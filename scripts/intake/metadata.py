@@ -116,7 +116,7 @@ def of_hugging_face(config: Mapping[str, Any]) -> dict[str, Any]:
         if config.get("do_flip_channel_order"):
             pictures["channels"] = "bgr"
         return pictures
-    except (KeyError, TypeError, ValueError):
+    except (LookupError, TypeError, ValueError):
         return {}
 
 

@@ -11,6 +11,7 @@ network's scores), with which the engine step checks the accuracy where the netw
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -94,15 +95,16 @@ def _identity(source: Manifest, calibration: Path | None, accuracy: float) -> di
         "precision": "int8",
         "accuracy": accuracy,
         "onnx": source.onnx["sha256"],
-        "calibration": _digest(calibration) if calibration else None,
+        "calibration": identify_photos(calibration) if calibration else None,
         **read_pins("onnxruntime", "openvino"),
     }
 
 
-def _digest(folder: Path) -> str:
+def identify_photos(folder: Path) -> str:
     """A hash of names and sizes: reading hundreds of photos at each start would be slow."""
-    names = [f"{p.relative_to(folder)} {p.stat().st_size}" for p in sorted(folder.rglob("*"))]
-    return hashlib.sha256("\n".join(names).encode()).hexdigest()
+    found = (path for path in sorted(folder.rglob("*")) if path.exists())  # not links to nothing
+    names = [f"{path.relative_to(folder)} {path.stat().st_size}" for path in found]
+    return hashlib.sha256(os.fsencode("\n".join(names))).hexdigest()
 
 
 def quantise(onnx: Path, calibration: Path, accuracy: float, out: Path) -> None:

@@ -1,5 +1,6 @@
 """A specification and its step's arguments are the same."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,11 @@ from typing import Any
 import pytest
 
 from scripts.artefacts.exporting import as_words, export_as_told, read, read_part
-from scripts.artefacts.manifest import NOTHING
+from scripts.artefacts.manifest import NOTHING, of_samples
+from scripts.artefacts.samples import read as read_photos
+from scripts.intake import metadata
+from scripts.steps import quantise
+from tests.project import picture
 
 
 @dataclass(frozen=True)
@@ -71,3 +76,20 @@ def test_what_is_none_of_it_is_refused(words: tuple[str, str], tmp_path: Path) -
     said = [*map(str, as_words(SHORT)), *words, "--out", str(tmp_path)]
     with pytest.raises(SystemExit):
         export_as_told(Spec, lambda *_: None, said, ("fp32", "fp16"))
+
+
+def test_folders_of_photos_as_people_have_them(tmp_path: Path) -> None:
+    """With a name that is no UTF-8, and a link to what is gone."""
+    (tmp_path / os.fsdecode(b"caf\xe9.jpg")).write_bytes(picture())
+    (tmp_path / "moved.jpg").symlink_to(tmp_path / "gone.jpg")
+    assert len(read_photos(tmp_path, 9, "SAMPLES")) == 1
+    before = of_samples(tmp_path), quantise.identify_photos(tmp_path)
+    (tmp_path / "another.jpg").write_bytes(picture())
+    after = of_samples(tmp_path), quantise.identify_photos(tmp_path)
+    assert all(one != other for one, other in zip(before, after, strict=True))
+
+
+def test_a_processor_with_a_filter_that_nobody_knows() -> None:
+    processor = {"size": 224, "do_normalize": False}
+    assert metadata.of_hugging_face(processor | {"resample": 3})["interpolation"] == "bicubic"
+    assert metadata.of_hugging_face(processor | {"resample": 9}) == {}
