@@ -2,6 +2,7 @@
 texts and their labels (.csv, .tsv, .jsonl)."""
 
 import csv
+import io
 import json
 import os
 import re
@@ -125,6 +126,11 @@ def read_list(path: Path, inputs: Sequence[str]) -> list[tuple[str, str]]:
             f"{path.name} has no columns with what is asked and its label ({', '.join(header)})",
             f"call them {inputs[0]} and {LABELS[0]}",
         )
+    for number, row in enumerate(rows, 1):
+        if lacking := {asked, label} - row.keys():
+            raise UserError(
+                f"{path.name}, row {number}, has no {lacking.pop()}", "give it one, or remove it"
+            )
     return [(row[asked], row[label]) for row in rows]
 
 
@@ -132,11 +138,11 @@ def read_rows(path: Path) -> list[Mapping[str, str]]:
     """Each row by the names of its columns: of a list of two without a header, `file` and
     `label`."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig").lstrip("\n")
         if path.suffix == ".jsonl":
-            return [_as_texts(json.loads(line)) for line in text.splitlines() if line.strip()]
+            return [_as_texts(json.loads(line)) for line in text.split("\n") if line.strip()]
         separator = max(",;\t", key=text.partition("\n")[0].count)
-        lines = [line for line in csv.reader(text.splitlines(), delimiter=separator) if line]
+        lines = [line for line in csv.reader(io.StringIO(text), delimiter=separator) if line]
     except (OSError, ValueError, TypeError, AttributeError, csv.Error) as fault:
         raise UserError(f"cannot read {path} ({fault})", f"name {', '.join(LISTS)}") from None
     known = {*INPUTS, *TEXTS, *LABELS}

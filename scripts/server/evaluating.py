@@ -56,8 +56,11 @@ class Data:
     def shuffle(self) -> Data:
         """Always the same way."""
         order = np.random.default_rng(0).permutation(len(self.items))
-        items = [self.items[place] for place in order]
-        return replace(self, items=items, truth=self.truth[order])
+        return self.pick(order)
+
+    def pick(self, places: NDArray[np.int64]) -> Data:
+        items = [self.items[place] for place in places]
+        return replace(self, items=items, truth=self.truth[places])
 
 
 def read_data(version: Version, path: Path) -> Data:
@@ -196,9 +199,7 @@ def measure_apart(server: State, version: Version, data: Apart) -> Measured:
 def compute(
     found: Run[Any], answers: Answers, original: tuple[str, NDArray[np.int64]] | None
 ) -> Figures:
-    read = found.is_read
-    kept = (original[0], original[1][read]) if original else None
-    return compute_figures(answers, found.ms[read], found.seconds, found.refused, kept)
+    return compute_figures(answers, found.ms[found.is_read], found.seconds, found.refused, original)
 
 
 def ask_original(

@@ -47,7 +47,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def ask_each(question: Question, what: str, ask: Ask) -> int:
     import numpy as np
+    from PIL import Image
 
+    Image.MAX_IMAGE_PIXELS = None  # the server has a limit of its own, and took them
     names = json.loads(question.items.read_text())
     with step(f"asking the original ({what}) about {len(names)} pictures"):
         first = [_ask(ask, question.labelled / name) for name in names]

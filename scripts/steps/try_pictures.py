@@ -196,7 +196,7 @@ class Asked:
             try:
                 with Image.open(path) as file:
                     picture = ImageOps.exif_transpose(file)
-            except (OSError, ValueError, SyntaxError):  # Pillow's, of files that are damaged
+            except Exception:  # Pillow's, of files that are damaged or too large, are of many kinds
                 continue
             picture.thumbnail((LARGEST, LARGEST))
             self._pictures.append(picture)

@@ -12,9 +12,10 @@ build/eval/<time>/report.html; beside it are results.json, answers.csv and the p
 import json
 from contextlib import nullcontext
 from datetime import UTC, datetime
-from itertools import compress
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from scripts.base import console, files, lock, tables
 from scripts.base.errors import UserError
@@ -56,16 +57,16 @@ def evaluate() -> dict[str, Any]:
         return evaluate_apart(server, version, path, apart)
     data = evaluating.read_data(version, path)
     found, answers = evaluating.ask_all(server, version, data)
-    original = evaluating.ask_original(server, version, data)
+    read = data.pick(np.flatnonzero(found.is_read))
+    original = evaluating.ask_original(server, version, read)
     figures = evaluating.compute(found, answers, original)
     about = describe(version, path) | {"classes": len(figures.classes)}
     folder = name_folder()
     shown = str(folder.relative_to(ROOT))
     told = evaluation.warnings(figures, data.left_out, shown)
-    items = [*compress(data.items, found.is_read)]
     with lock.one_at_a_time():
         with files.whole_folder(folder) as draft:
-            evaluation.write(draft, about, figures, answers, items, told)
+            evaluation.write(draft, about, figures, answers, read.items, told)
         evaluating.note_confidence(version, answers)
         shared = Shared(server.settings_at_start, pipeline)
         evaluating.note(version, shared, path, figures.right, "eval")

@@ -27,6 +27,7 @@ LABELS = "labels.txt"
 # Of classes in a terminal, and of pictures that could not be read on the page.
 MOST_ROWS, MOST_REFUSED = 15, 100
 THUMBNAIL = 224
+ESCAPED = "backslashreplace"  # names of files may be no UTF-8
 CERTAIN = 0.05
 
 
@@ -127,7 +128,7 @@ def write(
     figure = plots.reliability(figures.calibration.bins)
     plots.png(figure, folder / "reliability.png")
     (folder / "results.json").write_text(json.dumps({**about, **as_dict(figures)}, indent=2) + "\n")
-    (folder / "answers.csv").write_text(_as_csv(answers, items))
+    (folder / "answers.csv").write_text(_as_csv(answers, items), errors=ESCAPED)
     if figures.labels:
         (folder / LABELS).write_text("".join(f"{label}\n" for label in figures.labels))
     page = render(
@@ -151,7 +152,7 @@ def write(
         ends=ends_of,
         percent=_percent,
     )
-    (folder / PAGE).write_text(page)
+    (folder / PAGE).write_text(page, errors=ESCAPED)
 
 
 def write_measured(folder: Path, about: Mapping[str, Any], found: Measured) -> None:
@@ -175,7 +176,7 @@ def write_measured(folder: Path, about: Mapping[str, Any], found: Measured) -> N
         refused=list(islice(found.refused.items(), MOST_REFUSED)),
         percent=_percent,
     )
-    (folder / PAGE).write_text(content)
+    (folder / PAGE).write_text(content, errors=ESCAPED)
 
 
 def _percent(value: float, digits: int = 1) -> str:

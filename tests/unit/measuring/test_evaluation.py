@@ -1,6 +1,7 @@
 """How right a model is: labelled data as people have it, and the figures."""
 
 import json
+import os
 from math import isclose
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,16 @@ def test_texts_and_their_labels(tmp_path: Path) -> None:
     assert found.items[1] == Item("row 2", "bad", "Never again.")
 
 
+def test_texts_of_several_lines(tmp_path: Path) -> None:
+    text = "What a day,\nand so on!\u2028Never\x85 again."
+    quoted = write(tmp_path / "val.csv", f'\ntext,label\n"{text}",good\n')
+    rows = write(tmp_path / "val.jsonl", json.dumps({"text": text, "label": "good"}) + "\n")
+    plain = rows.with_name("plain.jsonl")
+    plain.write_text(json.dumps({"text": text, "label": "good"}, ensure_ascii=False))
+    for path in (quoted, rows, plain):
+        assert read_texts(path).items == [Item("row 1", "good", text)]
+
+
 @pytest.mark.parametrize(
     ("content", "cause"),
     [
@@ -110,6 +121,7 @@ def test_texts_and_their_labels(tmp_path: Path) -> None:
         ("a,b,c\n1,2,3\n", r"no columns with what is asked and its label \(a, b, c\)"),
         ("crow/1.jpg,crow\ncrow/1.jpg\n", "row 3, has 1 columns and not 2"),
         ("crow/1.jpg,crow\nmissing.jpg,crow\n", "1 file of val.csv is not there: missing.jpg"),
+        ("crow/1.jpg,crow\n~missing.jpg,crow\n", "1 file of val.csv is not there: ~missing.jpg"),
     ],
 )
 def test_a_list_that_cannot_be_read(folders: Path, content: str, cause: str) -> None:
@@ -380,6 +392,24 @@ def test_labels_in_another_order_are_written_in_that_of_the_answers(tmp_path: Pa
     assert figures.labels == ["song thrush", "crow", "robin"]
     (told,) = evaluation.warnings(figures, 0, "build/eval")
     assert "another order than LABELS" in told and "build/eval/labels.txt; copy it" in told
+
+
+def test_a_row_of_json_that_lacks_its_label(tmp_path: Path) -> None:
+    rows = [{"text": "a", "label": "good"}, {"text": "b"}]
+    path = write(tmp_path / "val.jsonl", "\n".join(map(json.dumps, rows)))
+    with pytest.raises(UserError, match=r"val\.jsonl, row 2, has no label"):
+        read_texts(path)
+
+
+def test_names_of_files_that_are_no_utf8(tmp_path: Path) -> None:
+    """As old archives unpack them."""
+    name = os.fsdecode(b"caf\xe9.jpg")
+    figures = compute_figures(answers([0], [1]), np.ones(1), 1.0, {name: "not a picture"}, None)
+    about = {"title": "birds", "data": "val", "when": "now", "network": "n", "classes": 2}
+    items = [Item(name, "crow", tmp_path / name)]
+    evaluation.write(tmp_path, about, figures, answers([0], [1]), items, [])
+    assert r"caf\udce9.jpg" in (tmp_path / "answers.csv").read_text()
+    assert (tmp_path / "report.html").read_text().count(r"caf\udce9.jpg") == 2
 
 
 def test_rows_of_json_are_texts(tmp_path: Path) -> None:
