@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,26 +37,31 @@ def require_room(folder: Path, megabytes: int, what: str) -> None:
 
 def measure_occupied(paths: Iterable[Path], by_others: Iterable[Path] = ()) -> int:
     """Bytes on disk. A file with several names counts once, and not at all if one is elsewhere."""
-    seen = {_file(path) for path in _files(by_others)}
-    total = 0
-    for path in _files(paths):
-        if (file := _file(path)) not in seen:
-            seen.add(file)
-            total += path.lstat().st_blocks * 512
-    return total
+    elsewhere = {_file(each) for each in _look_at(by_others)}
+    blocks = {_file(each): each.st_blocks for each in _look_at(paths)}
+    return 512 * sum(count for file, count in blocks.items() if file not in elsewhere)
 
 
 def days_old(path: Path) -> int:
     """Since anything in it was written."""
-    newest = max((each.lstat().st_mtime for each in _files([path])), default=path.stat().st_mtime)
-    return max(0, int((time.time() - newest) / DAY_S))
+    written = [each.st_mtime for each in _look_at([path])]
+    if not written and path.exists():
+        written = [path.stat().st_mtime]
+    return max(0, int((time.time() - max(written, default=time.time())) / DAY_S))
 
 
 def readable(size: float) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 
-def _files(paths: Iterable[Path]) -> Iterable[Path]:
+def _look_at(paths: Iterable[Path]) -> Iterator[os.stat_result]:
+    """At each file; what a server or another command has removed meanwhile takes no room."""
+    for path in _files(paths):
+        with suppress(FileNotFoundError):
+            yield path.lstat()
+
+
+def _files(paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
         if not path.is_dir() or path.is_symlink():
             yield path
@@ -63,6 +69,5 @@ def _files(paths: Iterable[Path]) -> Iterable[Path]:
             yield from (Path(folder) / name for name in names)
 
 
-def _file(path: Path) -> tuple[int, int]:
-    status = path.lstat()
+def _file(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino

@@ -116,8 +116,23 @@ def of_the_machine(fault: BaseException | None) -> UserError | None:
                 if number == errno.ENOSPC:
                     cause += _describe_disk(file)
                 return UserError(cause, remedy)
+        if _is_of_docker(fault):
+            return UserError(
+                f"Docker refuses or does not answer ({fault})",
+                "run it again; make doctor shows whether Docker is well",
+            )
         fault = fault.__cause__ or fault.__context__
     return None
+
+
+def _is_of_docker(fault: BaseException) -> bool:
+    """Its SDK lets pass what it meets while the engine ends, hangs, or has lost a container."""
+    if not isinstance(fault, OSError):  # as those of requests are
+        return type(fault).__module__ == "docker.errors"
+    import traceback  # only for faults
+
+    frames = traceback.walk_tb(fault.__traceback__)
+    return any(str(frame.f_globals.get("__name__")).startswith("docker.") for frame, _ in frames)
 
 
 def _describe_disk(file: object) -> str:

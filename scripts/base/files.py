@@ -55,12 +55,14 @@ def draft_of(target: Path) -> Iterator[Path]:
 
 
 def let_all_read(folder: Path) -> None:
-    """Makes a folder readable whatever the umask: containers read it as another user."""
+    """Makes a folder readable whatever the umask: containers read it as another user. Not what
+    links lead to, which may be nowhere, as an editor's lock does, or elsewhere."""
     for path in (folder, *folder.rglob("*")):
-        mode = path.stat().st_mode
-        wanted = mode | (0o555 if path.is_dir() else 0o444)
-        if wanted != mode:
-            path.chmod(wanted)
+        with contextlib.suppress(FileNotFoundError):  # another Python wrote its __pycache__
+            mode = path.lstat().st_mode
+            wanted = mode | (0o555 if stat.S_ISDIR(mode) else 0o444)
+            if wanted != mode and not stat.S_ISLNK(mode):
+                path.chmod(wanted)
 
 
 def place(source: Path, target: Path) -> None:

@@ -218,8 +218,7 @@ class DockerStack:
 
     def withdraw(self, new: State) -> None:
         for container in self.compose.find_beside():
-            state.REFUSED.write_bytes(container.logs())
-            remove(container)
+            _remove_and_keep_log(container, state.REFUSED)
         BESIDE.unlink(missing_ok=True)
 
     def end_strays(self, known: State) -> None:
@@ -235,7 +234,7 @@ class DockerStack:
                 pass
         except UserError as fault:
             raise UserError(fault.cause, state.SERVES_ON) from None
-        state.REFUSED.unlink()
+        state.REFUSED.unlink(missing_ok=True)
 
     def _configure(self, wanted: State) -> dict[str, Any]:
         """The server's configuration as started now, and the services beside it, without the build
@@ -258,18 +257,16 @@ class DockerStack:
         options += ["--env=BIND=127.0.0.1", "--env=TLS_CERT=", "--env=RELAY_FOLDER="]
         options += [f"--env={main_pipeline.VARIABLE}={pipeline}"]
         options += [f"--publish=127.0.0.1:{http}:8000", f"--publish=127.0.0.1:{grpc}:8001"]
-        ran = self.compose.run("run", "--detach", "--no-deps", *options, "server", quiet=True)
-        if ran.returncode:
-            self.compose.remove("server", name)
-        require_done(ran, "Docker cannot start a private server")
-        container = self.compose.engine.containers.get(name)
-
-        def alive() -> bool:
-            container.reload()
-            return container.status in ("created", "running")
-
         address = f"127.0.0.1:{http}"
         try:
+            ran = self.compose.run("run", "--detach", "--no-deps", *options, "server", quiet=True)
+            require_done(ran, "Docker cannot start a private server")
+            container = self.compose.engine.containers.get(name)
+
+            def alive() -> bool:
+                container.reload()
+                return container.status in ("created", "running")
+
             temporary.until_it_answers(
                 "the server",
                 lambda: reason_not_to_trust(address, pipeline),
@@ -277,9 +274,10 @@ class DockerStack:
                 lambda: container.logs().decode(errors="replace"),
             )
             yield address, f"127.0.0.1:{grpc}"
-        finally:
-            log.write_bytes(container.logs())
-            container.remove(force=True)
+        finally:  # Ctrl-C ends Compose, but not always the container
+            for left in self.compose.list_containers(f"{SERVICE}=server"):
+                if left.name == name:
+                    _remove_and_keep_log(left, log)
             self.compose.remove_networks(self.project)
 
     def memory(self) -> tuple[int, int] | None:
@@ -388,6 +386,14 @@ def let_steps_read(checkout: Path) -> None:
             files.let_all_read(checkout / name)
 
 
+def _remove_and_keep_log(container: Container, log: Path) -> None:
+    """On a full disk, without its log."""
+    try:
+        log.write_bytes(container.logs())
+    finally:
+        remove(container)
+
+
 def _give(folder: Path) -> None:
     """Lets the steps, which never run as root, write to a folder that root created."""
     folder.mkdir(exist_ok=True)
@@ -395,8 +401,10 @@ def _give(folder: Path) -> None:
         checkout = ROOT.stat()
         owner = (checkout.st_uid, checkout.st_gid) if checkout.st_uid else (admin_key.NOBODY,) * 2
         (folder / "cache").mkdir(exist_ok=True)
+        # Links themselves: steps write there, and root must not give away what lies elsewhere.
         for path in (folder, *folder.rglob("*")):
-            os.chown(path, *owner)
+            with suppress(FileNotFoundError):  # gone meanwhile
+                os.lchown(path, *owner)
         for secret in (admin_key.PATH, exposure.FOLDER / PRIVATE_KEY):
             if secret.exists():
-                os.chown(secret, owner[0], admin_key.NOBODY)
+                os.lchown(secret, owner[0], admin_key.NOBODY)

@@ -1,5 +1,7 @@
 """Docker's engine: whether it is here, and what is done with a container of it."""
 
+import errno
+import os
 import re
 import shutil
 import subprocess
@@ -12,7 +14,7 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
 
 import docker
-from scripts.base.errors import UserError
+from scripts.base.errors import ROOM, UserError
 
 OLDEST_COMPOSE = (2, 24)
 INSTALL = "https://docs.docker.com/engine/install"
@@ -94,7 +96,9 @@ def require_done(
 ) -> None:
     """Raises UserError if the program failed: the cause, with the last line that it said of it."""
     if ran.returncode:
-        raise UserError(f"{cause}: {last_line(ran.stderr)}", remedy)
+        said = last_line(ran.stderr)
+        is_full = os.strerror(errno.ENOSPC).lower() in said.lower()
+        raise UserError(f"{cause}: {said}", ROOM if is_full else remedy)
 
 
 def last_line(text: str) -> str:

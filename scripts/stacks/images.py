@@ -9,6 +9,7 @@ import subprocess
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from docker.auth import load_config
@@ -129,7 +130,9 @@ class Images:
         # Attached: the engine's log, as the SDK reads it, was once cut off on a busy machine.
         command = ["docker", "run", "--rm", "--network", "none", self.name("server"), "cat"]
         command.append("/usr/share/triton-bundle/sbom.json")
-        return subprocess.run(command, capture_output=True, check=True, text=True).stdout
+        asked = subprocess.run(command, capture_output=True, text=True)
+        require_done(asked, f"the image {self.name('server')} does not say what it carries")
+        return asked.stdout
 
     def push(self, service: str, name: str) -> str:
         """Pushes an image as this name, with the keys of `docker login`; returns the name with its
@@ -151,7 +154,9 @@ class Images:
         self._compose.engine.images.get(self.name(service)).tag(name)
         try:
             with file.open("wb") as out:
-                subprocess.run(["docker", "save", name], stdout=out, check=True)
+                command = ["docker", "save", name]
+                saved = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True)
+            require_done(saved, f"Docker cannot save the image of {service}")
         finally:
             self.remove(name)
 
@@ -260,12 +265,18 @@ def fetch_torch() -> None:
     for other in WHEELS.glob("torch*.whl"):  # of an earlier bundle
         other.unlink()
     platforms = [f"manylinux_2_{minor}_{platform.machine()}" for minor in (28, 27, 17)]
-    command = [str(PYTHON), "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(WHEELS)]
+    command = [str(PYTHON), "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--only-binary", ":all:", "--python-version", "3.11", "--implementation", "cp"]
     command += [word for each in platforms for word in ("--platform", each)]
     command += bootstrap.torch_index()
     command += [f"{name}=={version}" for name, version in pins.items()]
-    with console.waiting("fetching PyTorch for the export image (200 MB)"):
-        fetched = subprocess.run(command, capture_output=True, text=True)
-    remedy = "check the network and pip's own settings (PIP_INDEX_URL, PIP_CERT, a proxy)"
-    require_done(fetched, "PyTorch cannot be fetched", remedy)
+    for leftover in WHEELS.glob(".*.tmp"):  # left by a killed make
+        shutil.rmtree(leftover, ignore_errors=True)
+    with TemporaryDirectory(dir=WHEELS, prefix=".", suffix=".tmp") as draft:
+        with console.waiting("fetching PyTorch for the export image (200 MB)"):
+            fetched = subprocess.run([*command, "--dest", draft], capture_output=True, text=True)
+        remedy = "check the network and pip's own settings (PIP_INDEX_URL, PIP_CERT, a proxy)"
+        require_done(fetched, "PyTorch cannot be fetched", remedy)
+        # torchvision first: where torch is, nothing is fetched again.
+        for wheel in sorted(Path(draft).iterdir(), reverse=True):
+            wheel.replace(WHEELS / wheel.name)

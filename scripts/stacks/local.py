@@ -5,7 +5,7 @@ import os
 import resource
 import subprocess
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -289,8 +289,11 @@ def _server(known: State | None) -> psutil.Process | None:
 
 
 def _guard_of(side: str) -> psutil.Process | None:
-    there = (each for each in psutil.process_iter() if _is_of(side, each))
-    return next((each for each in there if GUARD in each.cmdline()), None)
+    for each in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess):  # it ends just now
+            if _is_of(side, each) and GUARD in each.cmdline():
+                return each
+    return None
 
 
 def _set_aside() -> None:
@@ -307,18 +310,20 @@ def _end_server(known: State | None) -> bool:
 
 def _end_process(process: psutil.Process | subprocess.Popen[bytes]) -> None:
     """With what it has started itself."""
-    process.terminate()
-    try:
-        process.wait(STOP_S)
-    except (psutil.TimeoutExpired, subprocess.TimeoutExpired):
-        process.kill()
+    with suppress(psutil.NoSuchProcess):  # it ends by itself
+        process.terminate()
+        try:
+            process.wait(STOP_S)
+        except (psutil.TimeoutExpired, subprocess.TimeoutExpired):
+            process.kill()
 
 
 def _clear(side: str) -> bool:
     """Ends and removes everything that a server left; False if there was nothing."""
     left = [process for process in psutil.process_iter() if _is_of(side, process)]
     for process in left:
-        process.kill()
+        with suppress(psutil.NoSuchProcess):  # it ended with another one
+            process.kill()
     psutil.wait_procs(left, timeout=5)
     leftovers.remove(_shm_prefix(side))
     sockets.forget(RUN / side)

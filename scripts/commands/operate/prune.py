@@ -109,7 +109,7 @@ def _make_item(path: Path, days: int) -> Item:
 
 def _item(path: Path, why: str) -> Item:
     def remove() -> None:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
     size = disk.measure_occupied([path], archive.HERE.glob("*"))  # before the first version, none
     return Item(str(path.relative_to(ROOT)), size, disk.days_old(path), why, remove)

@@ -1,10 +1,12 @@
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from scripts.base import files
+from scripts.base import disk, files
 from scripts.base.errors import UserError
+from scripts.stacks import admin_key, containers, exposure
 
 
 def test_what_another_user_left_is_not_said_to_be_removed(
@@ -21,3 +23,49 @@ def test_of_what_a_link_leads_to_nothing_is_removed(tmp_path: Path) -> None:
     (link := tmp_path / "link").symlink_to(elsewhere)
     files.remove_own(link)
     assert elsewhere.exists() and not link.is_symlink()
+
+
+def test_what_is_made_readable_is_not_what_links_lead_to(tmp_path: Path) -> None:
+    (secret := tmp_path / "secret").write_text("")
+    secret.chmod(0o600)
+    (folder := tmp_path / "folder").mkdir(0o700)
+    (folder / ".#model.py").symlink_to("ann@here.12:3")  # as Emacs locks a file
+    (folder / "link").symlink_to(secret)
+    (program := folder / "model.py").write_text("")
+    program.chmod(0o600)
+    files.let_all_read(folder)
+    modes = [each.stat().st_mode & 0o777 for each in (secret, folder, program)]
+    assert modes == [0o600, 0o755, 0o644]
+
+
+def test_root_gives_links_away_and_not_what_they_lead_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step, which may be a program of somebody else's, writes there as another user."""
+    given: list[str] = []
+    (build := tmp_path / "build").mkdir()
+    (build / "link").symlink_to(tmp_path)
+    (build / "gone").symlink_to(tmp_path / "nowhere")
+    monkeypatch.setattr(containers, "ROOT", tmp_path)
+    monkeypatch.setattr(admin_key, "PATH", tmp_path / "none")
+    monkeypatch.setattr(exposure, "FOLDER", tmp_path)
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    monkeypatch.setattr(os, "lchown", lambda path, *_: given.append(path.name))
+    monkeypatch.setattr(os, "chown", lambda path, *_: pytest.fail(f"{path} is followed"))
+    containers._give(build)
+    assert sorted(given) == ["build", "cache", "gone", "link"]
+
+
+def test_what_goes_while_it_is_measured_takes_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stays").write_bytes(b"x" * 5000)
+    (tmp_path / "again").hardlink_to(tmp_path / "stays")
+    size = disk.measure_occupied([tmp_path])
+    assert size == 512 * (tmp_path / "stays").stat().st_blocks >= 5000
+    found = [tmp_path / "stays", tmp_path / "gone"]
+    monkeypatch.setattr(disk, "_files", lambda paths: found if paths else [])
+    assert disk.measure_occupied([tmp_path]) == size
+    assert disk.days_old(tmp_path) == 0
+    found[:] = found[1:]
+    assert disk.measure_occupied([tmp_path]) == disk.days_old(tmp_path / "gone") == 0

@@ -1,0 +1,171 @@
+"""A Docker engine that ends, hangs or refuses in the middle of a command; and a full disk."""
+
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+
+import docker
+from scripts import bootstrap
+from scripts.artefacts.manifest import read_pins
+from scripts.base.errors import UserError, run_guarded
+from scripts.settings.settings import DEFAULTS, Settings
+from scripts.stacks import images, local, state
+from scripts.stacks.containers import DockerStack
+from scripts.stacks.engine import require_done
+from scripts.stacks.state import State
+
+REFUSAL = (
+    b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/json\r\n"
+    b'Content-Length: 26\r\n\r\n{"message": "it is broken"}'
+)
+
+
+@pytest.fixture
+def engine(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[docker.DockerClient]:
+    """One that answers each request so."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "docker"))
+        listener.listen()
+
+        def answer() -> None:
+            while True:
+                try:
+                    asked, _ = listener.accept()
+                except OSError:
+                    return
+                with asked:
+                    asked.recv(65536)
+                    asked.sendall(request.param)
+
+        threading.Thread(target=answer, daemon=True).start()
+        yield docker.DockerClient(f"unix://{tmp_path}/docker", version="1.43", timeout=5)
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("engine", [b"", REFUSAL, b"no HTTP"], indirect=True)
+def test_an_engine_that_ends_in_the_middle_is_one_line(
+    engine: docker.DockerClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop() -> int:
+        container = engine.containers.prepare_model({"Id": "abc"})
+        container.stop()
+        return 0
+
+    assert run_guarded(stop) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: Docker refuses or does not answer (")
+    assert "make doctor" in line
+
+
+def test_a_fault_of_ours_beside_docker_keeps_its_traceback() -> None:
+    with pytest.raises(FileNotFoundError):
+        run_guarded(lambda: len(Path("/nowhere").read_text()))
+
+
+def test_of_a_full_disk_the_remedy_is_room() -> None:
+    said = "Error: write /dev/stdout: no space left on device\n"
+    with pytest.raises(UserError, match="no space left") as refused:
+        require_done(subprocess.CompletedProcess([], 1, "", said), "Docker cannot save it")
+    assert refused.value.remedy.startswith("make room")
+
+
+class OfDocker(SimpleNamespace):
+    def logs(self) -> bytes:
+        return b"its log"
+
+    def remove(self, **_: Any) -> None:
+        self.is_removed = True
+
+
+def test_on_a_full_disk_no_server_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its log cannot be written."""
+    left = OfDocker(is_removed=False)
+    stack = DockerStack(Settings(DEFAULTS))
+    monkeypatch.setattr(stack.compose, "find_beside", lambda: [left])
+    monkeypatch.setattr(state, "REFUSED", tmp_path)  # a folder
+    with pytest.raises(IsADirectoryError):
+        stack.withdraw(State("cpu", "", {}))
+    assert left.is_removed
+
+
+def test_ctrl_c_while_a_private_server_starts_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[OfDocker] = []
+    stack = DockerStack(Settings(DEFAULTS))
+
+    def run(*words: str, **_: Any) -> None:
+        started.append(OfDocker(name=words[words.index("--name") + 1], is_removed=False))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stack.compose, "run", run)
+    monkeypatch.setattr(stack.compose, "list_containers", lambda *_: [*started])
+    monkeypatch.setattr(stack.compose, "remove_networks", lambda _: None)
+    with pytest.raises(KeyboardInterrupt), stack.temporary(tmp_path, tmp_path / "log", "birds"):
+        pass
+    assert [each.is_removed for each in started] == [True]
+    assert (tmp_path / "log").read_text() == "its log"
+
+
+def test_half_a_wheel_is_not_taken_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As pip leaves it on a full disk, or when it is killed."""
+    pins = read_pins("torch", "torchvision")
+    answers = [1, 0]
+
+    def download(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        there = Path(command[command.index("--dest") + 1])
+        for name, version in pins.items():
+            (there / f"{name}-{version}-x.whl").write_text("")
+        return subprocess.CompletedProcess(command, answers.pop(0), "", "no space left on device")
+
+    monkeypatch.setattr(images, "WHEELS", tmp_path)
+    monkeypatch.setattr(bootstrap, "torch_index", lambda: [])
+    monkeypatch.setattr(subprocess, "run", download)
+    (tmp_path / ".killed.tmp").mkdir()
+    with pytest.raises(UserError, match="PyTorch cannot be fetched"):
+        images.fetch_torch()
+    assert not any(tmp_path.iterdir())
+    images.fetch_torch()
+    images.fetch_torch()
+    assert len([*tmp_path.iterdir()]) == 2 and not answers
+
+
+class Ending:
+    """A process that ends just when it is looked at, or sent something."""
+
+    def status(self) -> str:
+        return psutil.STATUS_RUNNING
+
+    def cmdline(self) -> list[str]:
+        return [f"--run-dir={local.RUN}"]
+
+    def kill(self) -> None:
+        raise psutil.NoSuchProcess(1)
+
+    terminate = kill
+
+
+def test_processes_that_end_by_themselves_are_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "RUN", tmp_path)
+    monkeypatch.setattr(psutil, "process_iter", lambda: [Ending()])
+    monkeypatch.setattr(psutil, "wait_procs", lambda *_, **__: None)
+    assert local._clear("")
+    local._end_process(Ending())  # type: ignore[arg-type]
+    looks = iter([Ending().cmdline()])
+
+    def look(_: Ending) -> list[str]:
+        if words := next(looks, None):
+            return words
+        raise psutil.NoSuchProcess(1)
+
+    monkeypatch.setattr(Ending, "cmdline", look)
+    assert local._guard_of("") is None
