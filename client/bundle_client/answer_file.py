@@ -164,6 +164,7 @@ def write_parquet(lines: Path, path: Path, top: int) -> None:
 
 
 def list_values(answer: dict[str, Any]) -> Iterator[Any]:
-    yield from (answer["source"], answer["ms"])
+    # A name that is not UTF-8 is one of the system's alone.
+    yield from (answer["source"].encode(errors="backslashreplace").decode(), answer["ms"])
     for label in answer["labels"]:
         yield from (label[name] for name in OF_A_LABEL)

@@ -55,6 +55,8 @@ COLOUR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}
 SAVED_AS_PNG = ("1", "L", "LA", "I;16", "P", "RGB", "RGBA")
 # Wider than PNG can be; how it is to be seen, the server decides, as of a file.
 SAVED_AS_TIFF = ("I", "F")
+# What else has transparency -> how PNG has it.
+WITH_ALPHA = {"La": "LA", "PA": "RGBA", "RGBa": "RGBA"}
 SCHEME = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
@@ -219,11 +221,19 @@ def image_file(image: "Image") -> bytes:
         if upright.mode in SAVED_AS_TIFF:
             upright.save(file, "TIFF")
         else:
-            saved = upright if upright.mode in SAVED_AS_PNG else upright.convert("RGB")
-            saved.save(file, "PNG", compress_level=0)
+            for_png(upright).save(file, "PNG", compress_level=0)
     except (OSError, ValueError) as exc:  # Pillow reads the file only now
         raise SourceError(f"the image cannot be read ({exc})", "check its file") from exc
     return file.getvalue()
+
+
+def for_png(image: "Image") -> "Image":
+    """In a mode that PNG has."""
+    if image.mode in SAVED_AS_PNG:
+        return image
+    if image.mode.startswith("I;16"):  # as a TIFF of a Macintosh has it; at once Pillow clips it
+        return image.convert("I").convert("I;16")
+    return image.convert(WITH_ALPHA.get(image.mode, "RGB"))
 
 
 def array_file(array: "Array") -> bytes:

@@ -66,10 +66,11 @@ def test_each_form_has_the_same_answers(
     assert [(name, each["label"], each["probability"]) for name, each in best] == wanted
 
 
-def test_a_name_that_the_file_has_to_quote(stand_in: StandIn, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_name_that_the_file_has_to_quote(form: str, stand_in: StandIn, tmp_path: Path) -> None:
     odd = tmp_path / 'a "b", c\nd\udcff.jpg'
     odd.write_bytes(b"mug")
-    asked = "--url", stand_in.url, "--out", str(tmp_path / "labels.csv"), str(odd)
+    asked = "--url", stand_in.url, "--out", str(tmp_path / f"labels.{form}"), str(odd)
     assert run(*asked).returncode == 0
     again = run(*asked)
     assert b"1 of 1 are in" in again.stderr and again.returncode == 0

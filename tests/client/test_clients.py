@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from bundle_client import (
     Source,
     SourceError,
 )
+from bundle_client.server import MODEL
 from bundle_client.transport import faults
 from tests.client.stand_in import LIMIT, StandIn, handler
 
@@ -202,6 +204,23 @@ def test_a_connection_closed_while_idle_is_opened_again(stand_in: StandIn) -> No
                 assert (await client.classify(picture)).labels[0].label == picture.decode()
 
     asyncio.run(ask())
+
+
+def test_a_connection_that_is_reset_before_it_stands_is_opened_again(
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, tried = HTTPConnection.connect, list[HTTPConnection]()
+
+    def reset_once(line: HTTPConnection) -> None:
+        tried.append(line)
+        if len(tried) == 1:
+            raise ConnectionResetError
+        connect(line)
+
+    monkeypatch.setattr(HTTPConnection, "connect", reset_once)
+    with Client(stand_in.url, model=MODEL) as client:
+        assert client.classify(b"mug").labels[0].label == "mug"
+    assert len(tried) == 2
 
 
 @both

@@ -131,6 +131,19 @@ def test_images_of_every_mode_are_sent(mode: str) -> None:
     assert seen(Image.new(mode, (40, 30))).shape == (3, 30, 30)
 
 
+@pytest.mark.parametrize(
+    ("mode", "usual", "colour"),
+    [
+        ("I;16B", Image.new("I", (40, 30), 20_000), 78),
+        ("La", Image.new("LA", (40, 30), (90, 0)), 255),
+        ("PA", Image.new("RGBA", (40, 30), (90, 20, 10, 0)), 255),
+        ("RGBa", Image.new("RGBA", (40, 30), (90, 20, 10, 0)), 255),
+    ],
+)
+def test_odd_modes_are_seen_as_usual_ones(mode: str, usual: Image.Image, colour: int) -> None:
+    assert (seen(usual.convert(mode)) == colour).all()
+
+
 def test_an_opened_photo_is_seen_as_its_file_is(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = 6

@@ -99,6 +99,8 @@ class PlainHttp:
     ) -> tuple[HTTPResponse, bytes]:
         deadline = time.monotonic() + self._timeout
         try:
+            if self._line.sock is None:
+                self._line.connect()
             # A server that refuses a large picture may answer, and hang up, before all is sent.
             with suppress(BrokenPipeError, ConnectionResetError):
                 self._line.request(method, path, body, headers or {})
