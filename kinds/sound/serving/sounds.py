@@ -93,7 +93,9 @@ def cut(samples: Samples, how: Hearing) -> Samples:
     """Windows [n, samples] over all of a sound, evenly; what is shorter ends with silence."""
     if len(samples) < how.samples:
         samples = np.pad(samples, (0, how.samples - len(samples)))
-    starts = np.linspace(0, len(samples) - how.samples, math.ceil(len(samples) / how.samples))
+    # An odd rate, which is not hit exactly, may make the longest sound a little longer.
+    count = min(math.ceil(len(samples) / how.samples), how.most_windows)
+    starts = np.linspace(0, len(samples) - how.samples, count)
     return np.stack([samples[at : at + how.samples] for at in starts.round().astype(int)])
 
 

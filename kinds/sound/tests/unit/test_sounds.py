@@ -128,6 +128,13 @@ def test_windows_cover_all_of_a_sound_evenly() -> None:
     assert cut(longer, HOW)[-1][-1] == 69_999
 
 
+def test_the_longest_sound_has_no_more_windows_at_an_odd_rate() -> None:
+    (count,) = {
+        to_windows([made(np.zeros(60 * r), rate=r)], HOW)[SHARES].size for r in (4000, 4001)
+    }
+    assert count == HOW.most_windows
+
+
 def test_sounds_of_different_lengths_share_a_request() -> None:
     found = to_windows([made(sine(440, 8000, seconds)) for seconds in (1, 5)], HOW)
     assert found[LOG_MEL].shape == (2, 3, HOW.mels, HOW.frames)
