@@ -63,6 +63,7 @@ def main(argv: list[str]) -> int:
     # Orphans of the program become our children, and ours to end.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGINT, lambda *_: signal.raise_signal(signal.SIGTERM))
+    signal.signal(signal.SIGTERM, _stop)
     pause, first = FIRST_PAUSE_S, True
     while True:
         began = time.monotonic()
@@ -87,12 +88,10 @@ def _one_life(command: list[str]) -> int:
 
     signal.signal(signal.SIGTERM, stop)
     code = _wait_for_end(program)
-    if code in (0, START_FAILED, GIVEN_UP) or signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:
+    is_told_to_stop = signal.signal(signal.SIGTERM, _stop) == signal.SIG_IGN
+    if is_told_to_stop or code in (0, START_FAILED, GIVEN_UP):
         _end_all()
-    if signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:
-        return 0
-    signal.signal(signal.SIGTERM, _stop)
-    return code
+    return 0 if is_told_to_stop else code
 
 
 def _stop(*_: FrameType | int | None) -> NoReturn:

@@ -76,7 +76,8 @@ class Child:
     async def end(self, grace: float) -> None:
         """Ends it and everything it started, after the grace period for requests in flight."""
         if grace and self.runs:
-            os.kill(self.pid, signal.SIGTERM)
+            with suppress(ProcessLookupError):  # another parent has waited for it just now
+                os.kill(self.pid, signal.SIGTERM)
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self.wait(), grace)
         with suppress(ProcessLookupError):

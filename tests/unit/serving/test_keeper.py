@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from bundle_keeper.afresh import GIVEN_UP, START_FAILED
+from bundle_keeper.children import Child
 from bundle_keeper.triton_control import Triton, pb, question
 from bundle_serving.process import hands, keeper_notes
 from bundle_serving.process.keeper_notes import MODEL, Notes
@@ -56,6 +57,18 @@ def test_a_killed_program_is_started_afresh_and_finds_its_children(tmp_path: Pat
     above.terminate()
     assert above.wait(30) == 0
     assert not any(psutil.pid_exists(number) for number in everyone)
+
+
+def test_a_child_that_another_parent_has_waited_for_is_ended() -> None:
+    async def end() -> None:
+        with subprocess.Popen(["sleep", "600"], start_new_session=True) as program:
+            child = Child(program.pid)
+            program.kill()
+            program.wait()
+            await child.end(5)
+            assert not child.runs
+
+    asyncio.run(end())
 
 
 def test_a_stopped_program_is_woken(tmp_path: Path) -> None:
