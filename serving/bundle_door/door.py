@@ -68,7 +68,7 @@ async def serve(given: Given) -> None:
         folder, served, capturing = process.folder, process.served, process.capturing
         observed.drift.is_there = served.is_there
         if keys:
-            keys.has_batches = served.has_batches
+            keys.find_most_rows = served.find_most_rows
         stack.push_async_callback(process.triton.close)
         if given.traces:
             from bundle_door.watching.spans import (

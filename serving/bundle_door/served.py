@@ -67,7 +67,7 @@ class Served:
         self._versions: dict[str, str] = {}
         # Of each pipeline the one that gets some of its requests.
         self.candidates: dict[str, Candidate] = {}
-        self._batching: set[str] = set()
+        self._most_rows: dict[str, int] = {}
         # All that is loaded, with its version; None as long as nobody has asked.
         self._ready: set[tuple[str, str]] | None = None
         self._naming: set[asyncio.Task[None]] = set()
@@ -167,9 +167,9 @@ class Served:
             return model, self._versions[model]
         return OTHER, ""
 
-    def has_batches(self, model: str) -> bool:
-        """Whether the first dimension of what it is asked counts rows."""
-        return model in self._batching
+    def find_most_rows(self, model: str) -> int:
+        """Of a batch; 0 where the first dimension of what it is asked counts none."""
+        return self._most_rows.get(model, 0)
 
     def history(self) -> dict[str, list[dict[str, Any]]]:
         """The events of each pipeline, as far as the repository is a folder here."""
@@ -182,17 +182,16 @@ class Served:
             ready.setdefault(model.name, []).append(model.version)
         self._ready = {(name, version) for name, versions in ready.items() for version in versions}
         history = self.history()
-        found, batching = [], set()
+        found, most_rows = [], dict[str, int]()
         for name in ready:
             try:
                 config = (await self._triton.ask("ModelConfig", name=name)).config
             except Refused:  # unloaded meanwhile
                 continue
-            if config.max_batch_size:
-                batching.add(name)
+            most_rows[name] = config.max_batch_size
             if kind := kind_of(config):
                 found.append(self._describe_model(name, kind, config, ready, history))
-        self._batching = batching
+        self._most_rows = most_rows
         main = find_main()
         return sorted(found, key=lambda each: (each["of"] != main, each["of"], each["model"]))
 

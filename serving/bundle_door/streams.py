@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from pathlib import Path
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from bundle_door.access.keys import Keys
 from bundle_door.answers import Answer, Refused
@@ -72,7 +73,7 @@ class Admitted:
         self.bytes, self.due, self.reading = 0, 0.0, False
         # What was told last, perhaps of a message after that.
         self.told = (0, 0)
-        # The sizes of messages that Triton has, and has not answered yet.
+        # The sizes of messages that are here or in Triton, and not answered yet.
         self.asked: deque[int] = deque()
 
     @property
@@ -108,12 +109,14 @@ class Admitted:
                     await self._keys.admit(self._authorization)
                 if self._keys:
                     self._keys.charge_message(self._authorization, message)
+                await self._triton.wait_until_loaded(message)
             except Refused as refused:
                 self.refused = refused
                 return
+            except DecodeError:  # such as a name that is not UTF-8, whose length alone was checked
+                self.refused = asked.malformed()
+                return
             begins = False
-            await self._triton.wait_until_loaded(message)
-            self.asked.append(len(message))
             yield message
 
     async def _until_the_server_stops(self) -> AsyncIterator[bytes]:
@@ -142,6 +145,8 @@ class Admitted:
         self.since = time.monotonic()
         self.complete += 1
         self.bytes = self.told[1] if self.told[0] == self.complete else 0
+        if message is not None:
+            self.asked.append(len(message))
         return message
 
 

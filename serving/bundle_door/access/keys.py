@@ -69,8 +69,8 @@ class Keys:
         self._clients: dict[str, Client] = {}
         self._buckets: dict[str, Bucket] = {}
         self.requests: Counter[str] = Counter()
-        # Whether the first dimension of what a model is asked counts rows.
-        self.has_batches: Callable[[str], bool] = lambda model: False
+        # How many rows a model takes at once; 0 where the first dimension counts none.
+        self.find_most_rows: Callable[[str], int] = lambda model: 0
 
     async def authorize(self, request: Request, named: Mapping[str, str]) -> Answer:
         try:
@@ -89,6 +89,7 @@ class Keys:
         client = self._client(authorization)
         while client.per_second is not None and (wait_s := self._wait_s(client, client.per_second)):
             await asyncio.sleep(wait_s)
+            client = self._client(authorization)  # who may have another rate by now, or none
         self.requests[client.name] += 1
 
     def charge_line(self, line: Line) -> None:
@@ -106,7 +107,8 @@ class Keys:
             self._charge_rows(client.name, asked.model_name, shape[0] if shape else 1)
 
     def _charge_rows(self, client: str, model: str, rows: int) -> None:
-        if rows > 1 and self.has_batches(model):
+        """A batch of more than it takes, of whatever size, is refused, and costs as much as one."""
+        if (rows := min(rows, self.find_most_rows(model))) > 1:
             self.charge(client, rows - 1)
 
     def charge(self, client: str, more: int) -> None:

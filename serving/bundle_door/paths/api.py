@@ -67,8 +67,9 @@ class Api:
             asked = from_body(model, version, request.body, length, may, request_id)
             if self._keys and asked.rows > 1:
                 answer = await self._triton.describe("ModelConfig", model, version, waits)
-                if answer.config.max_batch_size:
-                    charge_once(self._keys, request.note, asked.rows - 1)
+                # As many as it takes at most; a batch of more is refused.
+                rows = min(asked.rows, answer.config.max_batch_size)
+                charge_once(self._keys, request.note, rows - 1)
         response = await self._triton.infer(model, asked, request.onwards, waits=waits)
         if request_id:
             response.id = asked.id

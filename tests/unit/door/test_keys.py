@@ -10,6 +10,7 @@ from bundle_door.access import key_file
 from bundle_door.access.key_file import Client
 from bundle_door.access.keys import Keys
 from bundle_door.answers import Refused
+from bundle_serving.protocol.kserve import pb
 
 
 def test_who_was_revoked_stays_out_though_the_file_could_not_be_read_at_once(
@@ -30,3 +31,42 @@ def test_who_was_revoked_stays_out_though_the_file_could_not_be_read_at_once(
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         with pytest.raises(Refused, match="no valid API key"):
             runner.run(keys.admit(ann))
+
+
+def test_a_message_that_waits_heeds_a_rate_that_changes(tmp_path: Path) -> None:
+    """Also of a new key under the old name, which would keep the old rate."""
+    first = key_file.add(file := tmp_path / "api.keys", Client("ann", 2))
+    keys = Keys(file, None)
+
+    async def check() -> None:
+        await keys.admit(f"Bearer {first}")
+        await keys.admit(f"Bearer {first}")
+        waiting = asyncio.create_task(keys.admit(f"Bearer {first}"))
+        await asyncio.sleep(0.05)
+        key_file.revoke(file, "ann")
+        second = key_file.add(file, Client("ann", 1000))
+        with pytest.raises(Refused, match="no valid API key"):
+            await waiting
+        async with asyncio.timeout(0.4):
+            for _ in range(20):
+                await keys.admit(f"Bearer {second}")
+
+    asyncio.run(check())
+
+
+def test_a_batch_that_no_model_takes_costs_no_more_than_one_that_it_takes(tmp_path: Path) -> None:
+    key = key_file.add(file := tmp_path / "api.keys", Client("ann", 100))
+    keys = Keys(file, None)
+    keys.find_most_rows = {"batches": 8, "none": 0}.__getitem__
+
+    async def check() -> None:
+        async with asyncio.timeout(2):
+            for model in ("batches", "none"):
+                tensor = pb.ModelInferRequest.InferInputTensor(name="x", shape=[2**62])
+                asked = pb.ModelInferRequest(model_name=model, inputs=[tensor])
+                await keys.admit(f"Bearer {key}")
+                keys.charge_message(f"Bearer {key}", asked.SerializeToString())
+            for _ in range(100):
+                await keys.admit(f"Bearer {key}")
+
+    asyncio.run(check())

@@ -1,0 +1,49 @@
+"""The messages of a stream, before Triton has them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from bundle_door.access import key_file
+from bundle_door.access.key_file import Client
+from bundle_door.access.keys import Keys
+from bundle_door.streams import Admitted
+from bundle_door.triton import Triton
+from bundle_serving.protocol.kserve import pb
+
+MESSAGE = pb.ModelInferRequest(model_name="echo").SerializeToString()
+
+
+async def admit(file: Path, messages: AsyncIterator[bytes]) -> Admitted:
+    key = key_file.add(file, Client("ann", 1))
+    triton = Triton(file.parent, 1)
+    return Admitted(messages, triton, Keys(file, None), {"authorization": f"Bearer {key}"})
+
+
+async def repeat(*messages: bytes) -> AsyncIterator[bytes]:
+    for message in messages:
+        yield message
+
+
+def test_messages_that_wait_for_their_turn_count_as_held(tmp_path: Path) -> None:
+    async def check() -> None:
+        admitted = await admit(tmp_path / "api.keys", repeat(*4 * [MESSAGE]))
+        messages = aiter(admitted)
+        assert [await anext(messages), await anext(messages)] == 2 * [MESSAGE]
+        waiting = asyncio.ensure_future(anext(messages))  # beyond its rate
+        await asyncio.sleep(0.05)
+        admitted.note_answer()
+        admitted.note_answer()
+        assert admitted.held == 2 * len(MESSAGE)  # and the one after it, which is read ahead
+        waiting.cancel()
+
+    asyncio.run(check())
+
+
+def test_a_message_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    async def check() -> None:
+        admitted = await admit(tmp_path / "api.keys", repeat(b"\x0a\x02\xff\xfe"))
+        assert [message async for message in admitted] == []
+        assert admitted.refused and admitted.refused.status == 400
+
+    asyncio.run(check())
