@@ -18,7 +18,7 @@ from bundle_door.access.key_file import BadKeys
 from bundle_door.door import DoorError, serve
 from bundle_door.given import Given, Traces
 from bundle_door.http_process import serve_further
-from bundle_door.limits import MEGABYTE, Limits
+from bundle_door.limits import MEGABYTE, Limits, room_for
 from bundle_door.served import is_one_of_several
 from bundle_door.settings import SETTINGS, Setting, read_several
 from bundle_door.watching.captures import CERTIFICATE
@@ -60,6 +60,7 @@ def read_options(options: argparse.Namespace) -> Given:
         guard.read(options.admin_key_file) if options.admin_key_file else None,
         Limits(
             body_bytes=options.max_body_mb * MEGABYTE,
+            in_flight_bytes=room_for(options.max_body_mb * MEGABYTE),
             in_flight=options.max_in_flight,
             connections=options.max_connections,
             answer_s=options.answer_timeout_s,

@@ -44,6 +44,11 @@ SLOWEST = 4_000
 BEGIN_S, AHEAD_S, LATE_S = 0.25, 1.0, 10.0
 
 
+def room_for(body_bytes: int) -> int:
+    """Of all bodies: a request that is alone finds half of it, and may be compressed."""
+    return max(256 * MEGABYTE, 4 * body_bytes)
+
+
 @dataclass(frozen=True)
 class Limits:
     # A request's body, as sent and as decompressed; over gRPC a message.
@@ -52,7 +57,7 @@ class Limits:
     in_flight: int = IN_FLIGHT
     arriving: int = 1200
     # Of both.
-    in_flight_bytes: int = 256 * MEGABYTE
+    in_flight_bytes: int = room_for(BODY_MB * MEGABYTE)
     connections: int = 4000
     # For an answer, for a request to arrive, and for a connection on which nothing happens.
     answer_s: float = 60

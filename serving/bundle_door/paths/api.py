@@ -1,7 +1,6 @@
 """KServe's protocol over HTTP with Triton's extensions: each request becomes a gRPC call."""
 
 import base64
-import binascii
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -194,7 +193,7 @@ def load_parameter(name: str, value: str) -> Any:
         return pb.ModelRepositoryParameter(string_param=value)
     try:
         return pb.ModelRepositoryParameter(bytes_param=base64.b64decode(value, validate=True))
-    except binascii.Error:
+    except ValueError:
         raise Refused(400, f"the parameter '{name}' is not base64") from None
 
 

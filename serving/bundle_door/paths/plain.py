@@ -67,7 +67,7 @@ class PlainQuestions:
             check_query(request, "top", "model", TIMINGS, MASK)
             top_of(request.query)
             model = request.query.get("model", find_main())
-            form = request.headers.get("content-type", "").startswith("multipart/")
+            form = is_form(request)
             sent = await self._files(request) if form else [File("", request.chunks)]
             signature = await self._triton.signature(model, "")
             check_takes_pictures(model, signature)
@@ -166,11 +166,14 @@ def check_not_empty(content: Sequence[bytes | memoryview]) -> None:
         raise Refused(400, "the body is empty; send a file: curl --data-binary @photo.jpg")
 
 
+def is_form(request: Request) -> bool:
+    return request.headers.get("content-type", "").lower().startswith("multipart/")
+
+
 def check_is_text(request: Request) -> None:
     """A form would be read as a text itself, with its boundaries."""
-    is_form = request.headers.get("content-type", "").startswith("multipart/")
-    if is_form or not any(request.chunks):
-        why = "the body is a form" if is_form else "the body is empty"
+    if is_form(request) or not any(request.chunks):
+        why = "the body is a form" if is_form(request) else "the body is empty"
         raise Refused(400, f"{why}; send the text as it is: curl --data 'What a day!'")
 
 

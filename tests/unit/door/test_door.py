@@ -16,12 +16,14 @@ from typing import Any
 
 import pytest
 
+from bundle_door.__main__ import arguments, read_options
 from bundle_door.answers import Answer, Refused
 from bundle_door.documents import add_cards, documents, find_own_cards
 from bundle_door.front import envoy, methods
 from bundle_door.given import Given
 from bundle_door.http_process import keep_log_short
 from bundle_door.limits import (
+    MEGABYTE,
     MOST_ID,
     MOST_NAME,
     MOST_PARAMETERS,
@@ -32,6 +34,7 @@ from bundle_door.limits import (
     Share,
 )
 from bundle_door.paths import routes
+from bundle_door.paths.api import load_parameter
 from bundle_door.paths.plain import AT_ONCE, PlainQuestions, top_of
 from bundle_door.paths.routes import open_to_all
 from bundle_door.requests import Request
@@ -222,6 +225,12 @@ def test_a_setting_of_the_log_that_is_no_number_of_it(value: int) -> None:
         decode(b'{"log_verbose_level": %d}' % value, LogSettings, "the request's JSON")
 
 
+def test_a_file_of_a_load_that_is_not_base64() -> None:
+    for text in ("?", "é"):
+        with pytest.raises(Refused, match="is not base64"):
+            load_parameter("file:1/model.py", text)
+
+
 @pytest.mark.parametrize("top", ["00001999999999999999999", "9" * 5000, "-1", "1e1", "²", ""])
 def test_a_number_of_labels_that_is_none(top: str) -> None:
     with pytest.raises(Refused, match="is not a number of labels"):
@@ -402,6 +411,16 @@ def test_load_is_bounded_and_comes_back() -> None:
         with load.request(always=True):
             assert load.requests == 2
     assert (load.requests, load.bytes) == (0, 0)
+
+
+@pytest.mark.parametrize("megabytes", [64, 300])
+def test_a_body_of_the_size_that_is_set_finds_room(megabytes: int, tmp_path: Path) -> None:
+    """Also if it is compressed, and hardly smaller by that."""
+    words = ["--run-dir", str(tmp_path), "--max-body-mb", str(megabytes)]
+    load = Load(read_options(arguments().parse_args(words)).limits)
+    with load.request() as share:
+        for _ in range(2 * megabytes):
+            share.take(MEGABYTE)
 
 
 class Clock:
@@ -712,7 +731,11 @@ def test_cards_in_the_repository_are_on_the_page(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("headers", "chunks", "why"),
-    [({"content-type": FORM}, [part() + b"--b--"], "a form"), ({}, [], "empty")],
+    [
+        ({"content-type": FORM}, [part() + b"--b--"], "a form"),
+        ({"content-type": FORM.title()}, [part() + b"--b--"], "a form"),
+        ({}, [], "empty"),
+    ],
 )
 def test_sentiment_takes_the_text_itself(
     headers: dict[str, str], chunks: list[bytes], why: str
