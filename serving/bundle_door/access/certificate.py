@@ -59,6 +59,7 @@ def _make(folder: Path, names: Iterable[str]) -> None:
             f"openssl cannot create a certificate ({message}); set TLS_CERT and TLS_KEY"
         )
     unfinished[CERTIFICATE].chmod(0o644)  # in a container its reader is another user
+    (folder / NAMES).write_text("")  # what a kill leaves from here on is made anew
     for name, file in unfinished.items():
         file.replace(folder / name)
 

@@ -6,6 +6,7 @@ python -m bundle_door.access.key_file build/key/api.keys [add NAME [RATE] | revo
 """
 
 import hashlib
+import math
 import re
 import secrets
 import sys
@@ -39,12 +40,18 @@ def read(file: Path) -> dict[str, Client]:
     for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
         try:
             name, digest, *rate = line.split()
-            clients[digest] = Client(name, float(*rate) if rate else None)
+            clients[digest] = Client(name, read_rate(*rate) if rate else None)
         except (ValueError, TypeError):
             raise BadKeys(
                 f"{file}, line {number}: not NAME SHA256 [RATE]; remove the line"
             ) from None
     return clients
+
+
+def read_rate(text: str) -> float:
+    if not 0 < (rate := float(text)) < math.inf:
+        raise ValueError(f"{text} is no rate; use a number above 0")
+    return rate
 
 
 def add(file: Path, client: Client) -> str:
@@ -92,7 +99,7 @@ def main(argv: list[str]) -> int:
             case [file]:
                 print(*names(read(Path(file))), sep="\n")
             case [file, "add", name, *rate]:
-                print(add(Path(file), Client(name, float(rate[0]) if rate else None)))
+                print(add(Path(file), Client(name, read_rate(rate[0]) if rate else None)))
             case [file, "revoke", name]:
                 revoke(Path(file), name)
             case _:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import ssl
 import threading
 import time
 from contextlib import ExitStack, suppress
@@ -65,6 +66,27 @@ def test_what_is_no_address_of_this_machine(address: str) -> None:
         ports.require_own(address)
     for own in ("127.0.0.1", "0.0.0.0"):
         ports.require_own(own)
+
+
+@pytest.mark.parametrize("replaced", range(2))
+def test_a_certificate_that_a_kill_leaves_half_made_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: int
+) -> None:
+    """Else it were somebody else's, without a key of its own, or never renewed."""
+    replace, left = Path.replace, [*range(replaced)]
+
+    def kill(file: Path, to: Path) -> Path:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        return replace(file, to)
+
+    monkeypatch.setattr(Path, "replace", kill)
+    with pytest.raises(KeyboardInterrupt):
+        certificate.ensure(tmp_path, [])
+    monkeypatch.undo()
+    assert certificate.ensure(tmp_path, []) and not certificate.ensure(tmp_path, [])
+    ssl.create_default_context().load_cert_chain(tmp_path / CERTIFICATE, tmp_path / PRIVATE_KEY)
 
 
 @pytest.mark.parametrize(("port", "other"), [(80, 8080), (443, 8443), (8000, 8100), (65500, 65400)])

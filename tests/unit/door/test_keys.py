@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bundle_door.access import key_file
-from bundle_door.access.key_file import Client
+from bundle_door.access.key_file import BadKeys, Client
 from bundle_door.access.keys import Keys
 from bundle_door.answers import Refused
 from bundle_serving.protocol.kserve import pb
@@ -52,6 +52,15 @@ def test_a_message_that_waits_heeds_a_rate_that_changes(tmp_path: Path) -> None:
                 await keys.admit(f"Bearer {second}")
 
     asyncio.run(check())
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "ten"])
+def test_a_rate_that_is_none(tmp_path: Path, rate: str) -> None:
+    file = tmp_path / "api.keys"
+    assert key_file.main([str(file), "add", "ann", rate]) == 1 and not file.exists()
+    file.write_text(f"ann {key_file.hash_key('key')} {rate}\n")
+    with pytest.raises(BadKeys, match="line 1"):
+        key_file.read(file)
 
 
 def test_a_batch_that_no_model_takes_costs_no_more_than_one_that_it_takes(tmp_path: Path) -> None:
