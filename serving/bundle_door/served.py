@@ -204,6 +204,7 @@ class Served:
         history: dict[str, list[dict[str, Any]]],
     ) -> dict[str, Any]:
         of = name.removesuffix(CANDIDATE)
+        is_candidate = name != of
         steps = {
             step.model_name: str(step.model_version)
             if step.model_version > 0
@@ -219,10 +220,11 @@ class Served:
             "of": of,
             "main": of == find_main(),
             "kind": kind,
-            "candidate": name != of,
+            "candidate": is_candidate,
+            # Elsewhere a parameter of this name is the user's own.
             **{
-                name: float(parameters[name]) if name in parameters else None
-                for name in ("share", "shadow")
+                what: float(parameters[what]) if is_candidate and what in parameters else None
+                for what in ("share", "shadow")
             },
             "version": parameters.get("version") or live_version(of, history.get(of, [])) or "1",
             "input": config.input[0].name,

@@ -54,6 +54,9 @@ def measure_handler(handler: Handler, asks: str, observed: Observer, served: Ser
         except Refused as refused:
             took(request, named, refused.status)
             raise
+        except Exception:  # of the door, which tells it as 500
+            took(request, named, 500)
+            raise
         took(request, named, answer.status)
         return answer
 

@@ -111,6 +111,21 @@ def test_what_is_served_is_known_before_anybody_asks(tmp_path: Path) -> None:
     assert served.series("m") == ("m", "1")
 
 
+def test_a_share_is_of_a_candidate_alone(tmp_path: Path) -> None:
+    """A model's config may have a parameter of the user's that is called so."""
+
+    class Sharing(Loaded):
+        async def ask(self, method: str, **fields: str) -> Any:
+            answer = await super().ask(method, **fields)
+            if method == "ModelConfig":
+                answer.config.parameters["share"].string_value = "half"
+            return answer
+
+    served = Served(cast(Triton, Sharing("m")), tmp_path)
+    (found,) = asyncio.run(served.pipelines())
+    assert found["share"] is None and not served.candidates
+
+
 class Loaded:
     """Triton, with version 1 of this pipeline, or of a model that is none."""
 

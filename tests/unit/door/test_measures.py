@@ -2,18 +2,24 @@
 
 import asyncio
 import json
+import math
 import threading
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
+from bundle_door.answers import Answer
+from bundle_door.paths.measured import measure_handler
+from bundle_door.requests import Request
+from bundle_door.served import Served
+from bundle_door.triton import Triton
 from bundle_door.watching.measures import (
     MOST_SERIES,
     SECONDS,
@@ -167,6 +173,25 @@ class Asked:
 
     def inputs(self) -> list[SimpleNamespace]:
         return [SimpleNamespace(shape=lambda: [self.rows, self.size])]
+
+
+def test_a_fault_of_the_door_counts_as_one(tmp_path: Path) -> None:
+    """As its answer says: 500."""
+
+    async def fail(*_: object) -> Answer:
+        raise KeyError
+
+    observed, served = Observed(), Served(cast(Triton, None), tmp_path)
+    served._ready, served._asked = set(), math.inf
+    handler = measure_handler(fail, "m", observed, served)
+
+    async def ask() -> None:
+        request = Request("POST", "/v2/models/m/infer", {})
+        await handler(request, {"model": "m", "version": ""})
+
+    with pytest.raises(KeyError):
+        asyncio.run(ask())
+    assert [each["failed"] for each in observed.totals()] == [1]
 
 
 def test_our_own_requests_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
