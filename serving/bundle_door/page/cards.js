@@ -4,7 +4,7 @@
 //   titles         what its own pipelines are called
 //   medium         how people ask, one object for all that are asked alike: with files (`choose`, `accept`, `icon`, and `seen`,
 //                  which shows them), or with a text, of which it has an `example` (`empty`: what is said without one,
-//                  `name`: what it is called, `files`: whether files may have it)
+//                  `most`: how many letters it may have, `name`: what it is called, `files`: whether files may have it)
 //   title          the question, where it is another than its medium's
 //   made           what the bundle's own small networks have learned from, and what they know nothing of
 //   offers         whether the page can ask a pipeline

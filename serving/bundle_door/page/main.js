@@ -22,6 +22,7 @@ const ICON = byId("icon").getAttribute("d");
 const mediumOf = pipeline => cardOf(pipeline).medium;
 const CANDIDATE = /_candidate$/;
 const nameOf = model => CANDIDATE.test(model) ? `${nameOf(model.replace(CANDIDATE, ""))} (candidate)` : TITLES[model] ?? model.replace(/_ensemble$/, "").replaceAll("_", " ");
+const MOST_LETTERS = 1_000_000; // of a text whose card says no `most`
 const isOwn = pipeline => !(pipeline.of in TITLES);
 
 let pipelines = [];
@@ -114,7 +115,7 @@ function askWith(medium, question = medium.title) {
   if (typed) {
     byId("words-say").textContent = medium.say;
     byId("words").placeholder = medium.example;
-    byId("words").maxLength = medium.most;
+    byId("words").maxLength = medium.most ?? MOST_LETTERS;
     return;
   }
   byId("files").classList.toggle("pictures", medium === PICTURES);

@@ -17,8 +17,10 @@ export async function prepare(taken, chosen, ask) {
     fail("");
     dialog.showModal();
     try {
-      stream = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
-      video.srcObject = stream;
+      const given = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
+      // Who has closed the dialog meanwhile, or opened it again, is not to be filmed by this one.
+      if (!dialog.open || stream) return end(given);
+      video.srcObject = stream = given;
     } catch {
       fail("The browser does not give this page the camera. Allow it, or choose a file.");
     }
@@ -36,10 +38,12 @@ export async function prepare(taken, chosen, ask) {
   byId("camera-close").addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => {
     live.setAttribute("aria-pressed", "false");
-    stream?.getTracks().forEach(track => track.stop());
+    end(stream);
     stream = video.srcObject = null;
   });
 }
+
+const end = stream => stream?.getTracks().forEach(track => track.stop());
 
 // One picture at a time, each as it is once the one before is answered.
 async function watch(video, chosen, ask, goesOn) {
