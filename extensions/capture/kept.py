@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -18,6 +19,7 @@ from scripts.base import below
 from scripts.base.errors import UserError
 from scripts.recipes.pictures import UNTRAINED
 from scripts.server.triton import triton_api
+from scripts.server.triton.triton_api import Missing
 from scripts.stacks import state
 
 NO_PICTURES = (".bin", ".wav")
@@ -42,13 +44,17 @@ class Kept:
         folder = Path(place)
         if not [*folder.glob(f"*{LINES}")]:
             raise UserError(f"in {folder} no request was kept", "copy some: make captured TO=…")
-        return cls([*Captures(folder, 0, 0).read()], lambda name: (folder / name).read_bytes(), key)
+        return cls([*Captures(folder, 0, 0).read()], lambda name: read_file(folder, name), key)
 
-    def open_all(self) -> list[Record]:
-        return [self._open(each)[0] if is_sealed(each) else each for each in self.records]
+    def open_all(self) -> Iterator[Record]:
+        """But those that have gone since."""
+        for each in self.records:
+            with suppress(Missing):
+                yield self._open(each)[0] if is_sealed(each) else each
 
     def read(self, record: Record) -> bytes:
-        """What was sent, after the JSON before it."""
+        """What was sent, after the JSON before it. `Missing` where it has gone since: the server
+        makes room for others."""
         return self._open(record)[1] if is_sealed(record) else self._fetch(record)
 
     def _fetch(self, record: Record) -> bytes:
@@ -62,34 +68,59 @@ class Kept:
             head, content = unseal(self._fetch(record), self.key)
         except ValueError as fault:
             raise UserError(str(fault), "use the key that make captured SEAL=… wrote") from None
+        except FileNotFoundError:
+            raise lack_openssl() from None
         head["sealed"] = name = record.get("sealed") or record["file"]
         if content:
             head["file"] = name.removesuffix(SEALED) + find_ending(content)
         return head, content
 
-    def lay_out(self, folder: Path) -> None:
-        """As the server keeps them, but not encrypted."""
+    def lay_out(self, folder: Path) -> int:
+        """As the server keeps them, but not encrypted. How many there were."""
+        count = 0
         for record in self.open_all():
-            if content := self.read(record):
+            try:
+                content = self.read(record)
+            except Missing:
+                continue
+            count += 1
+            if content:
                 write_below(folder, record["file"], content)
             own = {name: value for name, value in record.items() if name != "sealed"}
             day = folder / record["time"][: len("2026-11-27")]
             with day.with_suffix(LINES).open("a") as lines:
                 lines.write(json.dumps(own) + "\n")
+        return count
 
     def lay_out_for_labels(self, folder: Path, most: int) -> int:
         """The pictures most worth a label, in a folder for each class that they were called, as
         `EVAL=` takes them. How many there were."""
         seen = set[str]()
         for record in sort_by_worth(self.open_all()):
-            content = self.read(record)
-            if len(seen) < most and (digest := hashlib.sha256(content).hexdigest()) not in seen:
+            if len(seen) == most:
+                break
+            try:
+                content = self.read(record)
+            except Missing:
+                continue
+            if (digest := hashlib.sha256(content).hexdigest()) not in seen:
                 called = str(record["labels"][0][0]).removesuffix(UNTRAINED)
                 label = called.removeprefix("class ").replace("/", "_")
                 name = re.sub(r"[^\w.-]", "_", record["id"]) + Path(record["file"]).suffix
                 write_below(folder, f"{label}/{name}", content)
                 seen.add(digest)
         return len(seen)
+
+
+def read_file(folder: Path, name: str) -> bytes:
+    try:
+        return (folder / name).read_bytes()
+    except FileNotFoundError:
+        raise Missing(f"{name} is not in {folder}", "it was removed there") from None
+
+
+def lack_openssl() -> UserError:
+    return UserError("openssl is needed for encrypted requests", "apt-get install openssl")
 
 
 def write_below(folder: Path, name: str, content: bytes) -> None:

@@ -34,6 +34,7 @@ from scripts.evaluation.sequential import (
     find_upper_bound,
 )
 from scripts.evaluation.share import Share
+from scripts.server.triton.triton_api import Missing
 
 TOGETHER, TIMEOUT_S = 64, 60
 KSERVE, PLAIN = "/v2/models/", "/classify"
@@ -127,11 +128,12 @@ def ask_instead(past: Past, model: str, instead: str) -> Past:
 
 def replay(
     pasts: Sequence[Past], address: Address, speed: float, tell: Callable[[int], object]
-) -> list[Present]:
-    """A request that waits, since others wait too long, counts from when it was due."""
+) -> tuple[list[Past], list[Present]]:
+    """A request that waits, since others wait too long, counts from when it was due. Those that
+    have gone meanwhile are left out."""
     first, began, own = pasts[0].at, time.monotonic(), threading.local()
 
-    def ask(past: Past, due: float) -> Present:
+    def ask(past: Past, due: float) -> Present | None:
         if not hasattr(own, "connection"):
             own.connection = address.connection(TIMEOUT_S)
         headers = {"content-type": past.type, **address.uncounted_headers}
@@ -139,7 +141,11 @@ def replay(
             headers[HEADER_LENGTH] = str(len(past.head.encode()))
         label, fault = "", ""
         try:
-            own.connection.request("POST", past.path, past.head.encode() + past.read(), headers)
+            body = past.head.encode() + past.read()
+        except Missing:
+            return None
+        try:
+            own.connection.request("POST", past.path, body, headers)
             given = own.connection.getresponse()
             named = {name.lower(): value for name, value in given.getheaders()}
             gist = read_gist(given.read(), named)
@@ -157,7 +163,10 @@ def replay(
             time.sleep(max(0.0, due - time.monotonic()))
             asked.append(pool.submit(ask, past, due))
             tell(number)
-        return [each.result() for each in asked]
+        both = [
+            (past, now) for past, each in zip(pasts, asked, strict=True) if (now := each.result())
+        ]
+        return [past for past, _ in both], [now for _, now in both]
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,9 @@ class Store:
     def fetch(self, name: str) -> bytes:
         content = self.folder.read(name)
         if content is None:
-            raise UserError(f"{name} is not on {self.folder.location}", "it was removed there")
+            raise triton_api.Missing(
+                f"{name} is not on {self.folder.location}", "it was removed there"
+            )
         return content
 
     def add(

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from bundle_door.watching.captures import CERTIFICATE, Record
 from extensions.capture.arguments import forget, key, most, of, seal
-from extensions.capture.kept import Kept, find_server, is_sealed
+from extensions.capture.kept import Kept, find_server, is_sealed, lack_openssl
 from extensions.capture.store import Store, is_elsewhere
 from scripts.base import console, files, interrupts, tables
 from scripts.base.errors import UserError
@@ -109,8 +109,7 @@ def copy(kept: Kept, to: Path, most: int | None) -> None:
         raise UserError(f"{to} exists", "name a folder that is new: TO=folder")
     with files.whole_folder(to) as draft:
         if most is None:
-            kept.lay_out(draft)
-            told = f"copied {len(kept.records):,} requests to {to}"
+            told = f"copied {kept.lay_out(draft):,} requests to {to}"
         else:
             count = kept.lay_out_for_labels(draft, most)
             told = (
@@ -140,7 +139,10 @@ def make_key(place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     with files.whole_file(certificate) as draft:
         command = ["openssl", *NEW_KEY, "-keyout", str(place), "-out", str(draft)]
-        made = subprocess.run(command, capture_output=True, text=True)
+        try:
+            made = subprocess.run(command, capture_output=True, text=True)
+        except FileNotFoundError:
+            raise lack_openssl() from None
         if made.returncode:
             raise UserError(f"openssl makes no key: {made.stderr.strip()[:200]}", "look at SEAL=")
         if not (place.stat().st_size and draft.stat().st_size):  # of which openssl says nothing

@@ -37,13 +37,13 @@ def main() -> int:
     pasts = read(of.value_in(asked), asked.images, key.value_in(asked))
     pace, labels = speed.value_in(asked), read_labels(asked.eval_)
     if where := url.value_in(asked):
-        show(pasts, ask(pasts, Address.parse(where), pace), labels, None)
+        show(*ask(pasts, Address.parse(where), pace), labels, None)
         return 0
     server = find_server()
     metrics = server.where(server.settings_at_start.metrics_port)
     with load_beside(asked.version, pasts) as about:
         before = server_side.parse_processes(server_side.fetch_metrics(metrics))
-        presents = ask(about, server.http, pace)
+        about, presents = ask(about, server.http, pace)
         after = server_side.parse_processes(server_side.fetch_metrics(metrics))
     spent = sum(server_side.per_picture(before, after, len(about)).values())
     show(about, presents, labels, spent)
@@ -55,10 +55,9 @@ def read(place: str, pictures: str, private: Path | None) -> list[Past]:
         if not pictures:
             raise UserError("a log has no pictures", "name a folder of some: IMAGES=photos")
         return replaying.read_log(Path(place), Path(pictures))
-    kept = Kept.find(place, private)
-    if not kept.records:
-        raise UserError("nothing was kept", "KEEP says what is: make up KEEP=1%")
-    return replaying.read_kept(kept)
+    if pasts := replaying.read_kept(Kept.find(place, private)):
+        return pasts
+    raise UserError("nothing was kept", "KEEP says what is: make up KEEP=1%")
 
 
 def read_labels(text: str) -> dict[str, str]:
@@ -88,12 +87,18 @@ def load_beside(version: int | None, pasts: list[Past]) -> Iterator[list[Past]]:
                     switch.back()
 
 
-def ask(pasts: Sequence[Past], address: Address, pace: float) -> list[Present]:
+def ask(pasts: Sequence[Past], address: Address, pace: float) -> tuple[list[Past], list[Present]]:
+    """What was asked, and what became of it now."""
     seconds = (pasts[-1].at - pasts[0].at) / pace
     what = f"asking {len(pasts):,} requests again, for {seconds:,.0f} s"
     with console.waiting(what) as waiting:
         tell = lambda count: waiting.show(f"{count:,} of {len(pasts):,}")  # noqa: E731
-        return replaying.replay(pasts, address, pace, tell)
+        asked, presents = replaying.replay(pasts, address, pace, tell)
+    if not asked:
+        raise UserError("none of them is kept any more", "copy them first: make captured TO=folder")
+    if gone := len(pasts) - len(asked):
+        console.note(f"{gone:,} requests had gone before they were asked again")
+    return asked, presents
 
 
 def show(

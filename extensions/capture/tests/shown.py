@@ -25,7 +25,7 @@ def replay() -> None:
     with patch.dict("os.environ", URL="gpu-1.example:8000"):
         run("replay", {
             f"{COMMANDS}.replay.read": lambda *_: pasts,
-            f"{COMMANDS}.replay.ask": lambda *_: presents,
+            f"{COMMANDS}.replay.ask": lambda *_: (pasts, presents),
         })  # fmt: skip
 
 

@@ -1,7 +1,9 @@
 """Copies of what was kept, and which pictures are most worth a label."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -56,6 +58,23 @@ def test_pictures_to_be_labelled_lie_by_what_they_were_called(folder: Path, tmp_
         "7/2.jpg",
         "a_b/1_...jpg",
     ]
+
+
+def test_what_was_removed_from_a_copy_is_passed_over(folder: Path, tmp_path: Path) -> None:
+    kept = Kept.find(str(folder), None)
+    (folder / kept.records[0]["file"]).unlink()
+    (out := tmp_path / "out").mkdir()
+    assert kept.lay_out(out) == 3
+    assert Kept.find(str(out), None).records == kept.records[1:]
+    (labelled := tmp_path / "labelled").mkdir()
+    assert kept.lay_out_for_labels(labelled, 9) == 1
+
+
+def test_no_more_is_read_than_is_copied(folder: Path, tmp_path: Path) -> None:
+    kept = Kept.find(str(folder), None)
+    seen = replace(kept, fetch=Mock(side_effect=kept.fetch))
+    assert seen.lay_out_for_labels(tmp_path / "kept", 1) == 1
+    assert cast(Mock, seen.fetch).call_count == 1
 
 
 class Elsewhere(dict[str, bytes]):

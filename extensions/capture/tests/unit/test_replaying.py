@@ -5,9 +5,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
+from unittest.mock import Mock
 
 import pytest
 
@@ -17,6 +19,7 @@ from bundle_serving.address import Address
 from extensions.capture.replaying import Compared, Past, ask_instead, read_log, replay
 from scripts.artefacts.picture import mug
 from scripts.base.errors import UserError
+from scripts.server.triton.triton_api import Missing
 
 
 class Answering(BaseHTTPRequestHandler):
@@ -62,9 +65,11 @@ def test_requests_come_at_their_times_and_are_compared() -> None:
         past("two", 100.4, label="cat", path="/v2/models/m/infer", head=head),
         past("three", 100.8, b"", label="cat"),
     ]
+    gone = replace(past("four", 100.9), read=Mock(side_effect=Missing("Not Found", "")))
     with answering() as address:
         began = time.monotonic()
-        presents = replay(pasts, address, 2, lambda _: None)
+        asked, presents = replay([*pasts, gone], address, 2, lambda _: None)
+    assert asked == pasts
     _, (second, *about), (third, *_) = Answering.seen
     assert second - began > 0.199 and third - began > 0.399  # and no sooner
     assert about == ["/v2/models/m/infer", head.encode() + b"x", str(len(head))]
@@ -78,7 +83,7 @@ def test_requests_come_at_their_times_and_are_compared() -> None:
 
 
 def test_nobody_who_answers_is_told() -> None:
-    (gone,) = replay([past("one", 1.0)], Address("127.0.0.1", 1), 1, lambda _: None)
+    _, (gone,) = replay([past("one", 1.0)], Address("127.0.0.1", 1), 1, lambda _: None)
     assert "refused" in gone.fault
 
 
