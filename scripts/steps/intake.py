@@ -394,32 +394,35 @@ def _trace(module: Any, example: Any, path: Path) -> None:
 
 
 def _require_the_same(module: Any, example: Any, path: Path) -> None:
-    """An exporter may write down what holds for its example alone."""
+    """An exporter may write down what holds for its example alone. There may be several outputs."""
     import numpy as np
     import torch
+    from torch.utils import _pytree
 
     from scripts.intake.original import explain_refusal, session
 
     noise = torch.randn(3, *example.shape[1:], generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
-        expected = module(noise).numpy()
+        leaves = _pytree.tree_leaves(module(noise))
+    given = [each.float().numpy() for each in leaves if isinstance(each, torch.Tensor)]
     asked = session(path, "the exported network")
     try:
-        rows = [asked.run(None, {"pixels": each[None].numpy()})[0] for each in noise]
+        rows = [asked.run(None, {"pixels": each[None].numpy()}) for each in noise]
     except Exception as fault:
         raise explain_refusal("the exported network", fault) from None
-    found = np.concatenate(rows)
-    scale = max(1.0, float(np.abs(expected).max()))
-    if found.shape != expected.shape:
-        what = f"the shape {found.shape}, not {expected.shape}"
-    elif (off := float(np.abs(found - expected).max())) > SAME * scale:
-        what = f"scores up to {scale:.3g}, of which one is off by {off:.2g}"
-    else:
-        return
-    raise UserError(
-        f"the exported network answers otherwise than PyTorch: {what}",
-        "export it yourself: ONNX=",
-    )
+    for expected, parts in zip(given, zip(*rows, strict=True), strict=False):
+        found = np.concatenate([np.atleast_1d(each) for each in parts])
+        scale = max(1.0, float(np.abs(expected).max()))
+        if found.shape != expected.shape:
+            what = f"the shape {found.shape}, not {expected.shape}"
+        elif (off := float(np.abs(found - expected).max())) > SAME * scale:
+            what = f"scores up to {scale:.3g}, of which one is off by {off:.2g}"
+        else:
+            continue
+        raise UserError(
+            f"the exported network answers otherwise than PyTorch: {what}",
+            "export it yourself: ONNX=",
+        )
 
 
 if __name__ == "__main__":

@@ -59,6 +59,19 @@ def test_a_folder_that_does_not_say_its_size(tmp_path: Path) -> None:
     intake.take(str(tmp_path), "default", (32, 32), True, tmp_path / "model.onnx")
 
 
+class Two(torch.nn.Module):  # type: ignore[misc]
+    def forward(self, pixels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return pixels.mean((2, 3)), pixels.amax((1, 2, 3))
+
+
+def test_a_script_with_several_outputs(tmp_path: Path) -> None:
+    """As Hugging Face's networks give them."""
+    script, network = tmp_path / "net.pt", tmp_path / "model.onnx"
+    torch.jit.trace(Two(), torch.zeros(1, 3, 8, 8)).save(script)
+    intake.take(str(script), "default", (8, 8), False, network)
+    assert len(onnx.load(network).graph.output) == 2
+
+
 def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (source := tmp_path / "net.pt2").touch()
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
