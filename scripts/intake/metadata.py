@@ -83,10 +83,10 @@ def of_timm(config: Mapping[str, Any]) -> dict[str, Any]:
     try:
         channels, height, width = config["input_size"]
         share = float(config.get("crop_pct") or 0.875)
-        crop = [int(height), int(width)]
+        crop = (int(height), int(width))
         fit = {"center": "crop", "squash": "squash", "border": "letterbox"}
         return {
-            "crop": crop[0] if crop[0] == crop[1] else crop,
+            **_crop(crop),
             "resize": int(min(crop) / share),
             "fit": fit[config.get("crop_mode") or "center"],
             "interpolation": _filter(config.get("interpolation") or "bilinear"),
@@ -151,6 +151,8 @@ def _sides(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _crop(sides: tuple[int, int]) -> dict[str, Any]:
+    if min(sides) < 1:
+        raise ValueError(sides)
     return {"crop": sides[0] if sides[0] == sides[1] else list(sides)}
 
 
@@ -183,8 +185,8 @@ def of_ultralytics(properties: Mapping[str, str]) -> Found:
             return Found()
         names, (height, width) = map(ast.literal_eval, (properties["names"], properties["imgsz"]))
         labels = tuple(str(names[number]) for number in range(len(names)))
+        sides = _crop((height, width))
     except (KeyError, TypeError, ValueError, SyntaxError):
         return Found()
-    sides = _crop((height, width))
     pictures = {**sides, "resize": min(height, width), **AS_PICTURES}
     return Found(pictures, labels, "", "the file's own metadata")

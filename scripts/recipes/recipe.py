@@ -42,7 +42,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")]
 
 class Part(BaseModel):
     # Built only when a recipe of its kind is read: most commands read one or two.
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, allow_inf_nan=False)
 
 
 class Ensemble(Part):

@@ -98,7 +98,8 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
         labels_for(known, 2 if classes == 1 else classes, labels, path.name)  # of one: yes, or no
     elif len(known) == classes:
         labels = folders.own().networks / name / LABELS
-        files.write(labels, "".join(f"{label}\n" for label in known))
+        lines = (" ".join(label.split()) or f"class {n}" for n, label in enumerate(known))
+        files.write(labels, "".join(f"{line}\n" for line in lines))
     return {
         "source": beside_recipes(path),
         "labels": beside_recipes(labels) if labels else "",
@@ -194,6 +195,7 @@ def pictures_given(given: str) -> dict[str, Any]:
     try:
         text = path.read_text() if path.suffix in (".json", ".yaml", ".yml") else f"{{{given}}}"
         found = yaml.safe_load(text)
+        found = found.get("pictures", found) if isinstance(found, dict) else None
     except (OSError, UnicodeDecodeError) as fault:
         raise UserError(f"cannot read PICTURES={given} ({fault})", PICTURES) from None
     except yaml.YAMLError:
@@ -202,7 +204,6 @@ def pictures_given(given: str) -> dict[str, Any]:
         raise UserError(f"PICTURES={given} cannot be understood", PICTURES)
     from scripts.intake import metadata
 
-    found = found.get("pictures", found)
     if not found.keys() <= Pictures.model_fields.keys():
         cfg = found.get("pretrained_cfg", found)
         found = metadata.of_hugging_face(found) or metadata.of_timm(cfg) or found

@@ -184,10 +184,25 @@ def test_how_pictures_are_given(network: Path) -> None:
         ("mean: [0.5]", "mean and std of rgb have 3 each"),
         ("colour: red", "extra inputs are not permitted"),
         ("fit: [", "cannot be understood"),
+        ("pictures: 5", "cannot be understood"),
+        ("scale: .inf", "pictures.scale: input should be a finite number"),
         ("none.json", "cannot read PICTURES"),
     ):
         with pytest.raises(UserError, match=re.escape(cause)):
             recipe("pets", onnx | {"PICTURES": wrong})
+    beside.write_text(json.dumps({"size": {"shortest_edge": 0}}))  # says nothing
+    assert recipe("pets", onnx).pictures.resize == 128
+
+
+def test_labels_beside_a_network_are_a_line_each(
+    network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they are, where somebody read them with their line ends."""
+    monkeypatch.setenv("OWN", str(tmp_path / "own"))
+    config = {"id2label": {"0": "black\ncat\n", "1": ""}}
+    network.with_name("config.json").write_text(json.dumps(config))
+    made = recipe("pets", {"ONNX": str(network)})
+    assert lines_of(made.labels_file) == ["black cat", "class 1"]
 
 
 def test_yaml_that_is_code(network: Path, tmp_path: Path) -> None:
