@@ -3,6 +3,8 @@ bundle_serving.cascade, by asking the model that the config names."""
 
 from functools import partial
 
+import numpy as np
+
 from bundle_serving.cascade import Cascade
 from bundle_serving.own_requests import own_requests
 from bundle_serving.step_reports import reported
@@ -25,7 +27,9 @@ class TritonPythonModel:
         return [next(answers[kind]) for kind in kinds]
 
     def kind(self, request):
-        passes_on = bool(self.cascade.unsure(array(request, "SCORES")).any())
+        scores = array(request, "SCORES")
+        # What is no score, as anybody may send it here, goes apart: it fails alone.
+        passes_on = bool(self.cascade.unsure(scores).any()) if np.isfinite(scores).all() else None
         return passes_on, request.request_id() if request in own_requests else ""
 
     def together(self, requests, kinds, kind):

@@ -7,6 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from kinds.cascade.serving.cascade import Cascade
+from tests.project import ROOT
+from tests.python_backend import Tensor, program
 
 
 def sure(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -40,3 +42,25 @@ def test_the_threshold(threshold: float, goes_on: list[int]) -> None:
     answers, asked = run([60, 95], threshold)
     assert asked == goes_on
     assert answers["OUTPUT"].dtype == np.float32 and answers["ANSWERED_BY"].shape == (2, 1)
+
+
+class Asked(dict[str, Tensor]):
+    """A request to the model itself."""
+
+    def request_id(self) -> str:
+        return ""
+
+
+def test_what_is_no_score_fails_no_other_request_of_its_execution() -> None:
+    scores = sure(np.full((1, 3, 4, 4), 95, np.uint8))
+    pixels = Tensor("PIXELS", np.zeros((1, 3, 4, 4), np.uint8))
+    requests = [
+        Asked(SCORES=Tensor("SCORES", scores * factor), PIXELS=pixels) for factor in (1, np.nan, 1)
+    ]
+    with program(ROOT / "model_repository" / "cascade_choice" / "1", []) as module:
+        model = module.TritonPythonModel()
+        model.cascade = Cascade("small", "large", 0.75)
+        answers = model.execute(requests)
+    assert [bool(each.error) for each in answers] == [False, True, False]
+    assert "NaN" in str(answers[1].error)
+    assert answers[2].tensors[1].as_numpy().tolist() == [[b"small"]]
