@@ -64,6 +64,8 @@ class Coco:
                 f"{path} is not COCO's JSON ({type(fault).__name__}: {fault})",
                 "name a file with images, annotations and categories: EVAL=instances.json",
             ) from None
+        if len(truths) < len(files):
+            raise UserError(f"{path} has several images of one id", "give each an id of its own")
         require_known(counts, classes, classes, model)
         if not counts:
             raise UserError(f"{path} has no boxes", "name other labelled data: EVAL=")

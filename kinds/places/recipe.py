@@ -151,14 +151,15 @@ LARGEST = (2048, 2048)
 
 
 def decode_file(file: bytes) -> NDArray[np.uint8]:
-    from PIL import Image, ImageOps
+    from PIL import Image
 
     from bundle_client import SourceError
+    from bundle_serving import pictures
 
     try:
         with Image.open(io.BytesIO(file)) as image:
-            whole = ImageOps.exif_transpose(image).convert("RGB")
+            whole = pictures.decode(image)
             whole.thumbnail(LARGEST)
             return np.asarray(whole)
-    except OSError:
+    except Exception:  # Pillow's decoders raise many kinds
         raise SourceError("not a readable picture", "use another") from None

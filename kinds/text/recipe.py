@@ -61,7 +61,8 @@ class Text(ThreeSteps):
 
     kind: Literal["text"]
     source: str  # a name on the hub, or a folder with the same files
-    labels: Annotated[tuple[str, ...], Field(min_length=2)]
+    # A config has them in one text, with commas between.
+    labels: Annotated[tuple[Annotated[str, Field(pattern=r"^[^,]+$")], ...], Field(min_length=2)]
     words: Words
     batch: TextBatch
     warmup: Annotated[str, Field(pattern=r"^[ -~]{0,100}$")] = ""  # a text, if not its template's

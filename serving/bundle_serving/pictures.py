@@ -162,7 +162,7 @@ def to_pixels_and_size(
                 turn.enter_context(_turn(image))
                 if seen:
                     seen(len(raw), width, height, image.width / width, share)
-                picture = _decode(image)
+                picture = decode(image)
             pixels = _resize_pixels(picture, how)
     except (PictureError, own_steps.StepFault, Later):
         raise
@@ -273,7 +273,7 @@ def _turn(image: Image.Image) -> AbstractContextManager[Any]:
     return _one_large_at_a_time if large else nullcontext()
 
 
-def _decode(image: Image.Image) -> Image.Image:
+def decode(image: Image.Image) -> Image.Image:
     """The picture as RGB, upright."""
     image.load()
     # Only now: of a TIFF Pillow turns the pixels itself, and then drops the tag.

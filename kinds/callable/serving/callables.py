@@ -9,7 +9,7 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -133,7 +133,9 @@ def load(file: Path) -> dict[str, Bound]:
             f"{file.name} binds nothing; call triton.bind in a function bind(triton), as the file"
             " does that make add-callable NEW=another.py writes"
         )
-    examples = dict(getattr(module, "EXAMPLES", {}))
+    examples = getattr(module, "EXAMPLES", {})
+    if not isinstance(examples, Mapping):
+        raise NotServed('EXAMPLES is no dict; give one: {"mine": {"text": "What a day!"}}')
     if unknown := sorted(examples.keys() - bindings.bound.keys()):
         raise NotServed(f"EXAMPLES has one for {unknown[0]}, which is not bound; remove it")
     return {

@@ -78,10 +78,13 @@ def _numbers(spec: Spec, value: Any) -> NDArray[Any]:
     refused = NotAValue(f"{spec.name} is {str(value)[:60]}, but takes {spec}")
     try:
         given = np.array(value)
-        found = (
-            given.astype(kind, casting="same_kind") if given.size else np.zeros(given.shape, kind)
-        )
-    except (TypeError, ValueError):
+        if not given.size:
+            return np.zeros(given.shape, kind)
+        # To numpy, numbers with a sign and without are of two kinds.
+        whole = kind.kind in "iu" and given.dtype.kind in "iu"
+        with np.errstate(over="raise"):
+            found = given.astype(kind, casting="unsafe" if whole else "same_kind")
+    except (TypeError, ValueError, FloatingPointError):
         raise refused from None
     if kind.kind != "f" and (found != given).any():  # beyond its range
         raise refused

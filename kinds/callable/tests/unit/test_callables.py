@@ -145,7 +145,8 @@ def test_names_examples_and_defaults(tmp_path: Path) -> None:
     assert [str(each) for each in found.inputs] == ["INT8 [-1]"]
     assert found.outputs[0].name == "OUTPUT_1" and found.most == 4
     assert found.question["INPUT_1"].tolist() == [[1, 2]]
-    for wrong in ("{'mine': {'y': 1}}", "{'mine': {'x': 'a'}}", "{'other': {}}", "{'mine': 3}"):
+    no_rows = "{'mine': {'y': 1}}", "{'mine': {'x': 'a'}}", "{'other': {}}", "{'mine': 3}", "[3]"
+    for wrong in no_rows:
         with pytest.raises(NotServed, match="EXAMPLES"):
             load(bound(tmp_path, more=f"EXAMPLES = {wrong}"))
 
@@ -233,6 +234,13 @@ def test_what_a_recipe_keeps_of_it_is_compared_with_the_next_version(tmp_path: P
         ("FP32", [1, 1], 3, [[3]]),
         ("INT8", [-1], [1, 2, 3], [1, 2, 3]),
         ("BOOL", [1], True, [True]),
+        ("UINT8", [-1], [0, 255], [0, 255]),
+        ("UINT64", [1], 2**64 - 1, [2**64 - 1]),
+        ("UINT8", [1], 256, None),
+        ("UINT64", [1], -1, None),
+        ("INT64", [1], 2**63, None),
+        ("FP16", [1], 70_000.0, None),
+        ("FP32", [1], 1e39, None),
         ("BYTES", [-1], ["ä", b"b"], ["ä".encode(), b"b"]),
         ("BYTES", [1], "a", [b"a"]),
         ("INT8", [1], 300, None),

@@ -100,6 +100,10 @@ def test_cocos_json_is_read(tmp_path: Path) -> None:
         ({"annotations": [{"image_id": 9, "category_id": 7, "bbox": [1, 2, 3, 4]}]}, "not COCO's"),
         ({"images": 3}, "not COCO's"),
         (
+            {"images": [{"id": 1, "file_name": f"{n}.jpg"} for n in "12"], "annotations": []},
+            "has several images of one id",
+        ),
+        (
             {"images": [{"id": 1, "file_name": "a.jpg"}, {"id": 2, "file_name": "2.jpg"}]},
             "1 pictures of val.json are not there: a.jpg",
         ),

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from scripts.artefacts.workspace import Workspace
 from scripts.recipes import pipelines
 from scripts.settings.settings import DEFAULTS, Settings
@@ -15,3 +17,9 @@ def test_its_plan_takes_the_shapes_that_the_recipe_says(tmp_path: Path) -> None:
         "optShapes": "INPUT_IDS:16x64,ATTENTION_MASK:16x64",
         "maxShapes": "INPUT_IDS:64x512,ATTENTION_MASK:64x512",
     }
+
+
+def test_a_label_with_a_comma_is_refused() -> None:
+    recipe = pipelines.find_pipeline("sentiment").recipe
+    with pytest.raises(ValueError, match=r"labels\.1"):
+        type(recipe).model_validate(recipe.model_dump() | {"labels": ("bad", "good, fine")})
