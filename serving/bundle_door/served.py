@@ -15,7 +15,7 @@ import msgspec
 from bundle_door import elsewhere
 from bundle_door.answers import Refused
 from bundle_door.elsewhere import Elsewhere
-from bundle_door.triton import DATA_TYPES, Triton
+from bundle_door.triton import DATA_TYPES, Away, Triton
 from bundle_serving.health import EXAMPLE, TAKES
 from bundle_serving.process.main_pipeline import find_main
 
@@ -76,6 +76,8 @@ class Served:
         """The main one first; a candidate right behind its pipeline."""
         if self._is_due() or not self._known:
             await self._renew()
+        if self._ready is None:  # somebody else has just asked in vain
+            raise Away(sent=False)
         return self._known
 
     def _is_due(self) -> bool:

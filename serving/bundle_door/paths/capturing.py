@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -132,17 +132,20 @@ class Capturing:
 
         async def forget(request: Request, named: Mapping[str, str]) -> Answer:
             id = request.query.get("id", "")
-            try:
-                return as_json(await asyncio.to_thread(self._captures.forget, id))
-            except OSError as fault:
-                raise Refused(507, f"{id} cannot be removed: {fault}") from None
+            return await remove(id, lambda: self._captures.forget(id))
 
         async def leave(request: Request, named: Mapping[str, str]) -> Answer:
             try:
                 known = {*msgspec.json.decode(request.body, type=list[tuple[str, str]])}
             except msgspec.MsgspecError as fault:
                 raise Refused(400, f"no list of ids and times: {fault}") from None
-            return as_json(await asyncio.to_thread(self._captures.leave, known))
+            return await remove("what was taken", lambda: self._captures.leave(known))
+
+        async def remove(what: str, work: Callable[[], int]) -> Answer:
+            try:
+                return as_json(await asyncio.to_thread(work))
+            except OSError as fault:
+                raise Refused(507, f"{what} cannot be removed: {fault}") from None
 
         return [
             for_the_admin("/v2/captures", GET=read, DELETE=forget, POST=leave),

@@ -76,7 +76,7 @@ class Recent:
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._slots: deque[tuple[int, dict[Series, Slot]]] = deque(maxlen=SLOTS)
+        self._slots: deque[tuple[int, dict[Series, Slot]]] = deque(maxlen=SLOTS + MINUTE)
 
     def slot(self, series: Series) -> Slot:
         now = int(self._clock()) // SLOT_S
@@ -87,7 +87,7 @@ class Recent:
     def as_json(self) -> list[dict[str, Any]]:
         """Per series: what the last minute was like, and throughput over time."""
         now, begun_s = divmod(self._clock(), SLOT_S)
-        known = {number: slots for number, slots in self._slots}
+        known = {number: slots for number, slots in self._slots if number > now - SLOTS}
         series = sorted({each for slots in known.values() for each in slots})
         numbers = range(int(now) - SLOTS + 1, int(now) + 1)
         return [

@@ -1,5 +1,6 @@
 """What is kept of requests: bounded, readable whatever happened, and encrypted where a key is."""
 
+import asyncio
 import json
 import os
 import resource
@@ -8,11 +9,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from bundle_door.answers import Refused
+from bundle_door.paths.capturing import Capturing
+from bundle_door.requests import Request
 from bundle_door.settings import NOTHING, Keep, read_keep
 from bundle_door.watching.captures import Captures, unseal
+from bundle_door.watching.observed import Observed
 from tests.project import wait_until
 
 JPEG = b"\xff\xd8" + b"a picture" * 1000
@@ -166,6 +172,27 @@ def test_what_is_kept_elsewhere_leaves(tmp_path: Path) -> None:
     assert captures.leave(known) == 2 and captures.leave(known) == 0
     assert [each["time"] for each in captures.read()] == ["2026-11-27T12:27:38+00:00"]
     assert len([*tmp_path.rglob("*.jpg")]) == 1
+
+
+@pytest.mark.parametrize("method", ["DELETE", "POST"])
+def test_what_cannot_be_removed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """As on a full disk, where the lines that are left find no room."""
+    captures = Captures(tmp_path, 1_000_000, 30)
+    captures.write(record("one"), JPEG)
+    captures.write(record("two"), JPEG)
+    route, _ = Capturing(NOTHING, captures, Observed()).routes()
+    known = b'[["one", "2026-11-27T12:27:37+00:00"]]'
+    monkeypatch.setattr(Path, "write_bytes", Mock(side_effect=OSError("the disk is full")))
+
+    async def ask() -> None:
+        request = Request(method, "/v2/captures", {}, {"id": "one"}, [known])
+        await route.handlers[method](request, {})
+
+    with pytest.raises(Refused, match="cannot be removed: the disk is full") as refused:
+        asyncio.run(ask())
+    assert refused.value.status == 507
 
 
 def make_key(folder: Path, name: str) -> tuple[Path, Path]:

@@ -107,6 +107,9 @@ def test_what_is_served_is_known_before_anybody_asks(tmp_path: Path) -> None:
             return await super().ask(method, **fields)
 
     served = Served(cast(Triton, Starting("m")), tmp_path)
+    for _ in range(2):  # Triton is asked once, and nobody is told that it serves nothing
+        with pytest.raises(Refused):
+            asyncio.run(served.pipelines())
     asyncio.run(served.learn())
     assert served.series("m") == ("m", "1")
 

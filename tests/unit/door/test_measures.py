@@ -121,6 +121,18 @@ def test_percentiles_over_time_rest_on_enough_answers() -> None:
     assert recent.over_time()["p50_ms"][-1] is None
 
 
+def test_the_first_minute_that_is_shown_is_a_whole_one() -> None:
+    now = [1_000_000.0]
+    recent = Recent(lambda: now[0])
+    for _ in range(2 * SLOTS):
+        recent.slot(("p", "1", "http")).counts[10] += 2
+        now[0] += SLOT_S
+    recent.slot(("q", "1", "http"))
+    assert None not in recent.over_time()["p95_ms"]
+    now[0] += (SLOTS - 1) * SLOT_S
+    assert [each["pipeline"] for each in recent.as_json()] == ["q"]
+
+
 def test_a_step_tells_the_door(tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(_reported(tmp_path / "steps"), timeout=60))
 
