@@ -11,7 +11,7 @@ export async function prepare(taken, chosen, ask) {
   const dialog = byId("camera"), video = dialog.querySelector("video"), live = byId("live");
   const devices = (await navigator.mediaDevices?.enumerateDevices?.()) ?? [];
   byId("photograph").hidden = !devices.some(device => device.kind === "videoinput");
-  let stream;
+  let stream, watching = false;
 
   byId("photograph").addEventListener("click", async () => {
     fail("");
@@ -30,10 +30,13 @@ export async function prepare(taken, chosen, ask) {
     taken([await pictureOf(video)]);
     dialog.close();
   });
-  live.addEventListener("click", () => {
+  live.addEventListener("click", async () => {
     const on = live.getAttribute("aria-pressed") !== "true";
     live.setAttribute("aria-pressed", String(on));
-    if (on) watch(video, chosen, ask, () => live.getAttribute("aria-pressed") === "true");
+    if (!on || watching) return; // one that waits for an answer goes on with this
+    watching = true;
+    await watch(video, chosen, ask, () => live.getAttribute("aria-pressed") === "true");
+    watching = false;
   });
   byId("camera-close").addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => {
