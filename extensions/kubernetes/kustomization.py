@@ -53,6 +53,8 @@ PROOFS = "proofs"
 # Of base/deployment.yaml and the GPU's overlay.
 USUAL_CORES = 2
 UNITS = {"k": "Ki", "m": "Mi", "g": "Gi"}
+# A pod whose volume `state` has more than its limit is evicted.
+BESIDE_KEPT_MB = 200
 
 
 def write(
@@ -204,11 +206,13 @@ def _overlay(
 ) -> dict[str, Any]:
     on_gpu, limit = settings.flavour == "gpu", requests(settings)["memory"]
     shared = quantity(memory.shm_size(settings))
+    kept = f"{int(settings['KEEP_MB']) + BESIDE_KEPT_MB}Mi"
     patches = [
         *_reaching(environment.get(ENDPOINT, ""), with_dns=elsewhere is not None),
         _patch("Deployment", f"{CONTAINER}/resources/requests/memory", limit),
         _patch("Deployment", f"{CONTAINER}/resources/limits/memory", limit),
         _patch("Deployment", "/spec/template/spec/volumes/2/emptyDir/sizeLimit", shared),
+        _patch("Deployment", "/spec/template/spec/volumes/6/emptyDir/sizeLimit", kept),
     ]
     if settings.cores and not on_gpu:
         cores = str(settings.cores)

@@ -115,7 +115,7 @@ def test_each_component_is_a_value(component: str, values: Object, tmp_path: Pat
     "given",
     [
         {},
-        {"INSECURE": "1", "CORES": "3", "MEMORY": "5g"},
+        {"INSECURE": "1", "CORES": "3", "MEMORY": "5g", "KEEP": "1%", "KEEP_MB": "5000"},
         {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector.tracing:4319"},
         {"FLAVOUR": "gpu", "GPU_MEMORY": "20g"},
     ],

@@ -524,7 +524,7 @@ def test_the_command_writes_an_overlay_with_these_settings(
     flavour: str, insecure: str, target: Path, tmp_path: Path
 ) -> None:
     given = {"MEMORY": "5g", "GPU_MEMORY": "20g", "MAX_BODY_MB": "7", "ARCH": "resnet18"}
-    given |= {"FLAVOUR": flavour, "INSECURE": insecure}
+    given |= {"FLAVOUR": flavour, "INSECURE": insecure, "KEEP_MB": "5000"}
     kustomization.write(Settings.load(given, tmp_path / ".env"), REGISTRY)
     objects, job = built(target), built(target / "job")
     modes = {path.stat().st_mode & 0o077 for path in (target / "secrets").iterdir()}
@@ -534,7 +534,9 @@ def test_the_command_writes_an_overlay_with_these_settings(
     assert one(job, "ConfigMap")["data"]["ARCH"] == "resnet18"
     steps = one(job, "Job")["spec"]["template"]["spec"]["initContainers"]
     assert {each["image"].rpartition("/")[0] for each in steps} == {REGISTRY}
-    (container,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    pod = one(objects, "Deployment")["spec"]["template"]["spec"]
+    volumes, (container,) = {each["name"]: each for each in pod["volumes"]}, pod["containers"]
+    assert volumes["state"]["emptyDir"]["sizeLimit"] == "5200Mi"
     server = "triton-bundle-server-gpu" if flavour else "triton-bundle-server"
     assert container["image"] == f"{REGISTRY}/{server}:{__version__}"
     limits, settings = container["resources"]["limits"], one(objects, "ConfigMap")["data"]
