@@ -97,8 +97,8 @@ def _require_same_hearing(spec: Listener) -> None:
 
 
 def to_onnx(module: nn.Module, how: Hearing, path: Path) -> None:
-    windows = torch.export.Dim("windows", min=1, max=how.most_windows)
     examples = {LOG_MEL: torch.zeros(2, 3, how.mels, how.frames), SHARES: torch.ones(2, 3) / 3}
+    windows = torch.export.Dim("windows", min=1, max=max(3, how.most_windows))
     save(module, examples, ({0: BATCH, 1: windows}, {0: BATCH, 1: windows}), SCORES, path)
 
 

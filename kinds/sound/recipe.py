@@ -121,8 +121,9 @@ class Sound(ThreeSteps):
         def make_shapes(*count: int) -> dict[str, tuple[int, ...]]:
             return {LOG_MEL: (*count, how.mels, how.frames), SHARES: count}
 
-        usual = make_shapes(batch.optimal, batch.optimal_windows)
-        return profile(make_shapes(1, 1), usual, make_shapes(self.most, how.most_windows))
+        most = how.most_windows
+        usual = make_shapes(batch.optimal, min(batch.optimal_windows, most))
+        return profile(make_shapes(1, 1), usual, make_shapes(self.most, most))
 
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
         from bundle_client.sources import SOUNDS

@@ -12,7 +12,7 @@ from bundle_serving.scores import softmax
 from kinds.sound import drawings, export, network
 from kinds.sound.drawings import NAMES
 from kinds.sound.serving.sounds import LOG_MEL, log_mel, to_windows
-from kinds.sound.source import Listener
+from kinds.sound.source import DRAWN, Listener
 from kinds.sound.tests.by_pytorch import listener_of, log_mel_by_pytorch, sounds_recipe
 from scripts.artefacts.exporting import as_words, export_as_told
 from scripts.artefacts.manifest import Manifest, why_export
@@ -54,6 +54,13 @@ def test_a_half_precise_network_is_near_enough_for_a_gpu(listener: Path, tmp_pat
     assert made and made.check["max_difference"] < 0.01 and not made.untrained
     assert why_export(tmp_path / "made", spec) is None
     assert why_export(tmp_path / "made", listener_of(str(listener))) == "precision: fp16 -> fp32"
+
+
+def test_sounds_may_be_bounded_to_a_window(tmp_path: Path) -> None:
+    hearing = sounds_recipe().hearing.model_dump() | {"longest": 2.0}
+    export.export(Listener(DRAWN, hearing), tmp_path / "made")
+    made = Manifest.load(tmp_path / "made" / "manifest.json")
+    assert made and made.transform == hearing
 
 
 def test_weights_of_the_users_own(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What its models are made for."""
 
 from pathlib import Path
+from typing import Any
 
 from scripts.artefacts.workspace import Workspace
 from scripts.recipes import pipelines
@@ -15,3 +16,11 @@ def test_its_plan_takes_the_shapes_that_the_recipe_says(tmp_path: Path) -> None:
         "optShapes": "LOG_MEL:16x2x64x97,SHARES:16x2",
         "maxShapes": "LOG_MEL:64x30x64x97,SHARES:64x30",
     }
+
+
+def test_sounds_of_one_window_have_a_plan_too(tmp_path: Path) -> None:
+    recipe: Any = pipelines.find_pipeline("sounds").recipe
+    short = recipe.model_copy(update={"hearing": recipe.hearing.model_copy(update={"longest": 2})})
+    shapes = short.shapes(Workspace(tmp_path), Settings(DEFAULTS))
+    assert shapes["optShapes"] == "LOG_MEL:16x1x64x97,SHARES:16x1"
+    assert shapes["maxShapes"] == "LOG_MEL:64x1x64x97,SHARES:64x1"
