@@ -81,10 +81,10 @@ def add_functions(file: Path) -> tuple[list[Pipeline], State]:
         raise UserError(f"{file} is no Python file", "name one that ends in .py: FILE=mine.py")
     server = running_server()
     wanted = [_pipeline(name, each, file) for name, each in _describe_file(file, server).items()]
-    for pipeline in wanted:
-        own_pipelines.require_unused(pipeline.name, "model_name")
-        own_pipelines.require_new(pipeline)
-    with ExitStack() as undone:
+    with lock.one_at_a_time(lock.OF_ADDITIONS), ExitStack() as undone:
+        for pipeline in wanted:
+            own_pipelines.require_unused(pipeline.name, "model_name")
+            own_pipelines.require_new(pipeline)
         for pipeline in wanted:
             head = HEAD.format(name=pipeline.name)
             undone.enter_context(up.add_beside(pipeline, server, head))
@@ -102,10 +102,10 @@ def _describe_file(file: Path, server: State) -> dict[str, Any]:
         if needed := packages.find_beside(file):
             words += ["--packages", packages.prepare(needed, stack.flavour)]
         stack.run_step(DESCRIBE, *words)
-    try:
-        described: dict[str, Any] = json.loads(DESCRIBED.read_text())
-    finally:
-        DESCRIBED.unlink()
+        try:  # before another command writes there
+            described: dict[str, Any] = json.loads(DESCRIBED.read_text())
+        finally:
+            DESCRIBED.unlink()
     return described
 
 

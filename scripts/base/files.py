@@ -80,9 +80,10 @@ def copy(source: Path, target: Path) -> None:
 
 
 def link_tree(source: Path, target: Path) -> None:
-    """A copy made of hard links. Safe, because files are replaced and never written in place."""
-    shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(source, target, copy_function=_link)
+    """A copy made of hard links, and never half of one, which later commands would take for the
+    whole. Safe, because files are replaced and never written in place."""
+    with whole_folder(target) as draft:
+        shutil.copytree(source, draft, copy_function=_link, dirs_exist_ok=True)
 
 
 def _link(source: str, target: str) -> None:

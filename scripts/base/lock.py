@@ -17,6 +17,8 @@ from scripts.base.paths import ROOT
 OF_CHANGES = ROOT / "build" / "lock"
 # A lock of its own: to revoke a key is not to wait for a build.
 OF_KEYS = ROOT / "build" / "keys.lock"
+# Of two commands that add a pipeline of one name, each would remove what the other one wrote.
+OF_ADDITIONS = ROOT / "build" / "additions.lock"
 HANDS_OFF = ROOT / "build" / "key" / "hands-off"
 # The server's group in a container (scripts/stacks/admin_key.py).
 READER = 65532

@@ -39,6 +39,13 @@ def bring_up(
 ) -> State:
     if not (given := _list_given(typed)):
         return up.bring_up(settings, command)
+    with lock.one_at_a_time(lock.OF_ADDITIONS):
+        return _bring_up_own(given, settings, command, typed)
+
+
+def _bring_up_own(
+    given: Mapping[str, str], settings: Settings, command: str, typed: Mapping[str, str]
+) -> State:
     name = _settle_name(given, settings, typed)
     if "FROM" in given:  # whose weights are in its file by now
         settings = Settings(settings.values, settings.given - {"WEIGHTS"})

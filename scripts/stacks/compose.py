@@ -101,6 +101,7 @@ class Compose:
         own = {
             "MEMORY": memory.limit(self._settings),
             "SHM_SIZE": memory.shm_size(self._settings),
+            "START_TIMEOUT": f"{self._settings.start_timeout:f}",  # Compose takes no 1e3
             "FINGERPRINT": wanted.fingerprint if wanted else "",
             main_pipeline.VARIABLE: wanted.main if wanted else pipelines.main().ensemble,
             "CHECKOUT": str(ROOT),

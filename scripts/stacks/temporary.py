@@ -1,5 +1,6 @@
 """Servers for the duration of a `with` block, on free ports, that leave nothing behind."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -22,6 +23,9 @@ from scripts.recipes.layout import CPU
 from scripts.stacks import admin_key
 
 START_TIMEOUT_S = 120
+
+PR_SET_PDEATHSIG = 1  # from <sys/prctl.h>
+LIBC = ctypes.CDLL(None)
 
 # Not the mark of `make up`'s server, whose leftovers `make down` removes.
 SHM_PREFIX = f"triton_temporary_{os.getpid()}_"
@@ -47,6 +51,7 @@ def running(
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C reaches it through us, once
+            preexec_fn=_end_with_parent,
         )
     try:
         until_it_answers(
@@ -58,6 +63,11 @@ def running(
         yield server.pid
     finally:
         _end(server)
+
+
+def _end_with_parent() -> None:
+    """Else it would go on, where nobody knows of it, when this command is killed."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def until_it_answers(

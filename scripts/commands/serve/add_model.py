@@ -23,6 +23,7 @@ import os
 import shutil
 
 from scripts.artefacts import picture
+from scripts.base import lock
 from scripts.recipes import folders
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import evaluations, own_pipelines
@@ -37,13 +38,14 @@ def main() -> int:
     evaluations.require_given()
     name = arguments.load().name
     own_pipelines.require_a_name(name)
-    own_pipelines.require_unused(name)
     samples = agreeing.samples(arguments.load().sample)
-    try:
-        pipeline, server = add_pipeline(name, samples)
-    except BaseException:  # Ctrl-C too
-        shutil.rmtree(folders.own().networks / name, ignore_errors=True)
-        raise
+    with lock.one_at_a_time(lock.OF_ADDITIONS):
+        own_pipelines.require_unused(name)
+        try:
+            pipeline, server = add_pipeline(name, samples)
+        except BaseException:  # Ctrl-C too
+            shutil.rmtree(folders.own().networks / name, ignore_errors=True)
+            raise
     evaluations.remember_given(pipeline)
     shown = [str(path) for path, _ in samples]
     if pipeline.recipe.asked_about == "IMG" and not samples:

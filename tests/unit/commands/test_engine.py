@@ -1,9 +1,12 @@
 """A Docker engine that ends, hangs or refuses in the middle of a command; and a full disk."""
 
+import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +18,7 @@ import docker
 from scripts import bootstrap
 from scripts.artefacts.manifest import read_pins
 from scripts.base.errors import UserError, run_guarded
+from scripts.base.paths import ROOT
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks import images, local, state
 from scripts.stacks.containers import DockerStack
@@ -169,3 +173,29 @@ def test_processes_that_end_by_themselves_are_no_fault(
 
     monkeypatch.setattr(Ending, "cmdline", look)
     assert local._guard_of("") is None
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from scripts.stacks import temporary
+
+with temporary.running("it", ["sleep", "600"], Path(sys.argv[1]), lambda: None) as pid:
+    print(pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_private_server_ends_with_a_command_that_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "log")]
+    killed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    with suppress(psutil.NoSuchProcess):
+        psutil.Process(int(killed.stdout)).wait(20)
+
+
+def test_compose_gets_seconds_that_it_takes() -> None:
+    variables = DockerStack(Settings(DEFAULTS | {"START_TIMEOUT": "1e3"})).compose._environment(
+        None
+    )
+    assert float(variables["START_TIMEOUT"]) == 1000 and "e" not in variables["START_TIMEOUT"]

@@ -69,3 +69,29 @@ def test_what_goes_while_it_is_measured_takes_no_room(
     assert disk.days_old(tmp_path) == 0
     found[:] = found[1:]
     assert disk.measure_occupied([tmp_path]) == disk.days_old(tmp_path / "gone") == 0
+
+
+def test_a_copy_of_links_is_never_half_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a cached export, say, whose labels would be missing from then on."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    for name in ("labels.txt", "manifest.json", "deep/model.onnx"):
+        files.write(source / name, name)
+    files.write(target / "earlier", "")
+    count = iter(range(2))
+
+    def link(source: str, target: str) -> None:
+        if next(count, None) is None:
+            raise KeyboardInterrupt
+        shutil.copyfile(source, target)
+
+    with monkeypatch.context() as killed:
+        killed.setattr(os, "link", link)
+        with pytest.raises(KeyboardInterrupt):
+            files.link_tree(source, target)
+    assert [each.name for each in tmp_path.iterdir() if each != source] == ["target"]
+    assert [each.name for each in target.iterdir()] == ["earlier"]
+    files.link_tree(source, target)
+    assert sorted(each.name for each in target.iterdir()) == ["deep", "labels.txt", "manifest.json"]
+    assert (target / "deep/model.onnx").samefile(source / "deep/model.onnx")

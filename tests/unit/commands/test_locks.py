@@ -14,6 +14,9 @@ from bundle_door.access import key_file
 from scripts.base import lock as locks
 from scripts.base.errors import UserError
 from scripts.base.lock import find_holder, hold_lock, private
+from scripts.repository import own_pipelines
+from scripts.server import own_main
+from scripts.settings.settings import DEFAULTS, Settings
 
 # As somebody else: which of these files can be locked.
 INTRUDER = """
@@ -94,3 +97,35 @@ def test_a_key_is_revoked_while_another_command_runs(
     assert command.main() == 0
     assert key_file.read(keys) == {}
     assert held == [locks.OF_KEYS] != [locks.OF_CHANGES]
+
+
+class Stopped(Exception):
+    pass
+
+
+def test_who_adds_a_pipeline_looks_for_its_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else of two at once, the one that fails would remove what the other one wrote."""
+    held: list[Path] = []
+
+    @contextlib.contextmanager
+    def hold(path: Path, _: object) -> Iterator[None]:
+        held.append(path)
+        yield
+        held.remove(path)
+
+    def look(*_: object) -> bool:
+        assert held == [locks.OF_ADDITIONS]
+        raise Stopped
+
+    monkeypatch.setattr(locks, "hold_lock", hold)
+    monkeypatch.setattr(own_pipelines, "require_unused", look)
+    monkeypatch.setattr(own_main, "_is_made_of", look)
+    monkeypatch.setenv("NAME", "birds")
+    network = {"FROM": "birds.onnx", "NAME": "birds"}
+    for add in (
+        import_module("scripts.commands.serve.add_model").main,
+        lambda: own_main.bring_up(Settings(DEFAULTS), typed=network),
+    ):
+        held.clear()
+        with pytest.raises(Stopped):
+            add()

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from kinds.callable.recipe import Function
 from kinds.callable.serving.callables import Instance, NotServed, load
 from kinds.callable.serving.values import NotAValue, Spec, anything, row, rows
 from scripts.base.errors import UserError
+from scripts.base.lock import OF_ADDITIONS, find_holder
+from scripts.repository import own_pipelines
 from tests.project import ROOT
 
 HEAD = """
@@ -65,6 +68,24 @@ def test_what_is_no_python_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").touch()
     with pytest.raises(UserError, match=r"photo\.jpg is no Python file"):
         add_callable.add_functions(tmp_path / "photo.jpg")
+
+
+def test_one_command_adds_functions_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two of one name, the one that fails would remove what the other one wrote."""
+
+    def look(*_: object) -> None:
+        assert find_holder(OF_ADDITIONS)
+        raise UserError("mine already exists", "")
+
+    monkeypatch.setattr(add_callable, "running_server", lambda: None)
+    monkeypatch.setattr(add_callable, "_describe_file", lambda *_: {"mine": {}})
+    monkeypatch.setattr(add_callable, "_pipeline", lambda name, *_: SimpleNamespace(name=name))
+    monkeypatch.setattr(own_pipelines, "require_unused", look)
+    (file := tmp_path / "mine.py").touch()
+    with pytest.raises(UserError, match="mine already exists"):
+        add_callable.add_functions(file)
 
 
 BROKEN = {
