@@ -44,9 +44,9 @@ PAGE_HEAD = """\
 # Settings
 
 Set them on the command line (`make up ARCH=resnet18`), in the environment, or in `.env` (a copy of
-`.env.example`); the first of these that has a value wins. Settings of what is
-served that you omit keep the live version's values; all others have their defaults again. A
-misspelt name is refused, with a suggestion.
+`.env.example`); the first of these that names a setting wins, also where it is empty there, which
+is the same as to omit it. Settings of what is served that you omit keep the live version's values;
+all others have their defaults again. A misspelt name is refused, with a suggestion.
 
 On the command line, `$` needs no doubling in `IMG`, `IN`, `OUT`, `SOUND`, `TEXT`, `INPUTS` and
 `VIDEO`: `IMG='a$b.jpg'` is the file `a$b.jpg`.

@@ -80,12 +80,20 @@ def change_values(text: str, values: Mapping[str, str], why: str) -> str:
             lines.append(line)
         elif name in left:  # a second line of the same name would override ours
             lines += [] if explained else [f"# {why}"]
-            lines.append(f"{name}={left.pop(name)}")
+            lines.append(f"{name}={_quote(left.pop(name))}")
             explained = True
     if left and not explained:
         lines += ["", f"# {why}"] if lines else [f"# {why}"]
-    lines += [f"{name}={value}" for name, value in left.items()]
+    lines += [f"{name}={_quote(value)}" for name, value in left.items()]
     return "\n".join(lines) + "\n"
+
+
+def _quote(value: str) -> str:
+    """Where it would be read otherwise: a path may have what begins a comment or a quote."""
+    if not re.search(r"\s#|^['\"#]", value):
+        return value
+    quote = '"' if "'" in value else "'"
+    return quote + re.sub(rf"([\\{quote}])", r"\\\1", value) + quote
 
 
 def list_renamed() -> dict[str, str]:

@@ -87,3 +87,21 @@ def test_a_folder_is_refused(dotenv: Path) -> None:
     dotenv.mkdir()
     with pytest.raises(UserError, match=r"\.env is not text"):
         dotenv_file.read(dotenv)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "/my photos/w.pth",
+        "/run #1/w.pth",
+        "/it's #2/w.pth",
+        "'w'.pth",
+        "#.pth",
+        r"/a\b #'.pth",
+        "3",
+    ],
+)
+def test_what_is_written_is_read_again(dotenv: Path, value: str) -> None:
+    dotenv.write_text("WEIGHTS=before\n")
+    dotenv_file.change({"WEIGHTS": value, "CALIBRATION": value}, "make rollout: version 2", dotenv)
+    assert dotenv_file.read(dotenv) == {"WEIGHTS": value, "CALIBRATION": value}
