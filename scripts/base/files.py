@@ -130,6 +130,14 @@ def remove_own(folder: Path) -> None:
         raise UserError(f"what another user made in {folder} stays", f"sudo rm -r {folder}")
 
 
+def empty(folder: Path) -> None:
+    """And removes it, unless it is a link to another disk, or a disk of its own."""
+    for each in folder.iterdir() if folder.exists() else ():
+        shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
 def is_shared() -> bool:
     """Whether a group shares the checkout (chgrp -R team . && chmod -R g+ws .): what is created in
     it belongs to the group, which may write there."""

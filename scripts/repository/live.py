@@ -19,6 +19,8 @@ def place(version: Version, repository: Path) -> None:
     """Adds a version's folders. Triton ignores them until told to load them."""
     # Whatever links or unlinks a file's content elsewhere changes the file for Triton, which looks
     # at ctime too: it would load a model anew that serves.
+    for leftover in repository.rglob(".*.tmp"):  # of a killed command; a server would get it, too
+        leftover.unlink(missing_ok=True)
     put = files.copy if repository == REPOSITORY else files.place
     for model, number in version.models.items():
         member = version.member(model)

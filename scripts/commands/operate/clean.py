@@ -3,8 +3,6 @@
 make clean
 """
 
-import shutil
-
 from scripts.base import console, files, lock
 from scripts.base.paths import DOTENV, ROOT, VENV
 from scripts.recipes import folders
@@ -25,8 +23,7 @@ def main() -> int:
                 older += stack.images.find_of_folder_name()
         for wheel in images.WHEELS.glob("*.whl"):
             wheel.unlink()
-        if (ROOT / "build").exists():
-            shutil.rmtree(ROOT / "build")
+        files.empty(ROOT / "build")
         dotenv_file.write_for_compose()
     if older:
         console.note(

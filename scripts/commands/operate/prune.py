@@ -32,7 +32,7 @@ BUILD = ROOT / "build"
 REPORTS = ("bench", "eval", "proof", "rivals")
 # Of killed commands; each is made anew by the next one that needs it.
 LEFTOVERS = ("versions/.draft", "versions/*/.draft", "candidate", "tune", "run/*.log.1")
-PASSING = (".*.tmp", "*/.*.tmp", "*/*/.*.tmp")
+PASSING = "**/.*.tmp"
 
 
 def main() -> int:
@@ -66,7 +66,7 @@ def find_items(settings: Settings, days: int) -> Iterator[Item]:
             yield _make_item(path, days)
     for path in sorted(_find_cached()):
         yield _make_item(path, days)
-    for pattern in (*LEFTOVERS, *PASSING):
+    for pattern in (*LEFTOVERS, PASSING):
         for path in sorted(BUILD.glob(pattern)):
             yield _item(path, "a killed command left it" if path.suffix != ".1" else "the last log")
     for path in sorted((BUILD / "run").glob("*.log")):

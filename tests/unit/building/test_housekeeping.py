@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bundle_serving.process import processes
-from scripts.base import disk
+from scripts.base import disk, files
 from scripts.base.errors import UserError, of_the_machine, run_guarded
 from scripts.recipes import pipelines
 from scripts.repository import archive, history
@@ -66,10 +66,12 @@ def test_old_reports_go_also_before_there_is_a_version(tmp_path: Path) -> None:
     for name, days in (("bench/old", 31), ("eval/old", 31), ("eval/new", 29)):
         (report := project.path / "build" / name).mkdir(parents=True)
         os.utime(report, (at := time.time() - days * 86_400, at))
+    files.write(project.path / "build/live/birds/1/.model.onnx.12.tmp", "")
     lines = [line for line in project.made("prune").splitlines() if "build/" in line]
     rows = [re.split(" {2,}", line.strip())[2:] for line in lines]
     old = "older than 30 days"
-    assert rows == [["build/bench/old", old], ["build/eval/new"], ["build/eval/old", old]]
+    left = ["build/live/birds/1/.model.onnx.12.tmp", "a killed command left it"]
+    assert rows == [["build/bench/old", old], ["build/eval/new"], ["build/eval/old", old], left]
 
 
 def test_a_file_with_two_names_takes_room_once(tmp_path: Path) -> None:

@@ -290,7 +290,10 @@ def test_two_versions_are_live_during_a_switch_and_one_after_it(here: Path) -> N
     first = kept(None, "a network")
     second = kept(first, "another", "changed")
     live.place(first, live.REPOSITORY)
+    killed = here / "live" / "resnet50_onnx" / "1" / ".model.onnx.12.tmp"  # while it copied
+    killed.touch()
     live.place(second, live.REPOSITORY)
+    assert not killed.exists()
     assert live_numbers(here, "resnet50_onnx") == ["1", "2"]
     live.leave_only(second)
     assert live_numbers(here, "resnet50_onnx") == ["2"]

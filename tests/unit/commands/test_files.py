@@ -95,3 +95,15 @@ def test_a_copy_of_links_is_never_half_of_one(
     files.link_tree(source, target)
     assert sorted(each.name for each in target.iterdir()) == ["deep", "labels.txt", "manifest.json"]
     assert (target / "deep/model.onnx").samefile(source / "deep/model.onnx")
+
+
+def test_what_is_built_may_lie_on_another_disk(tmp_path: Path) -> None:
+    for name in ("elsewhere", "build"):
+        files.write(tmp_path / name / "versions" / "1" / "model", "")
+        files.write(tmp_path / name / "lock", "")
+        (tmp_path / name / "link").symlink_to(tmp_path)
+    (link := tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    for folder in (link, tmp_path / "build", tmp_path / "none"):
+        files.empty(folder)
+    assert link.is_symlink() and not any(link.iterdir())
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["elsewhere", "link"]
