@@ -24,7 +24,9 @@ fi
 mkdir -p "$1"
 cp -R "$pack/bundle/." "$1"
 cd "$1"
-export PIP_NO_INDEX=1 PIP_FIND_LINKS="$pack/wheels" PYTHON="$python"
+# A place of packages ends at a space for pip: as an address it has none.
+wheels=$(python3 -c "import pathlib, sys; print(pathlib.Path(sys.argv[1]).as_uri())" "$pack/wheels")
+export PIP_NO_INDEX=1 PIP_FIND_LINKS="$wheels" PYTHON="$python"
 layers=tools
 # tritonserver is among the packages if the pack is for the local flavour.
 for wheel in "$pack"/wheels/nvidia_pytriton-*.whl; do

@@ -1,5 +1,6 @@
 """The keys of this checkout, encrypted with a passphrase by openssl: the admin key, the hashes of
-the clients' API keys, and the certificate with its private key."""
+the clients' API keys, the certificate with its private key, and the one for which kept requests
+are encrypted."""
 
 import hashlib
 import io
@@ -9,14 +10,16 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from bundle_door.watching.captures import CERTIFICATE
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.stacks import admin_key, exposure
 
 FOLDERS = (admin_key.PATH.parent, exposure.FOLDER)
-NAMES = ("admin.key", "api.keys", "cert.pem", "key.pem", "names")
-PRIVATE = ("admin.key", "api.keys", "key.pem")
+NAMES = ("admin.key", "api.keys", CERTIFICATE, "cert.pem", "key.pem", "names")
+# Of API keys there are hashes alone, which a container's door reads as another user.
+PRIVATE = ("admin.key", "key.pem")
 DIGEST = hashlib.sha256().digest_size
 CIPHER = ("enc", "-aes-256-cbc", "-pbkdf2", "-iter", "600000", "-md", "sha256")
 

@@ -280,19 +280,26 @@ def sealed_keys(here: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     monkeypatch.setattr(sealed, "ROOT", here)
     monkeypatch.setattr(sealed, "FOLDERS", (folder, here / "build" / "tls"))
     folder.mkdir()
-    for name in ("admin.key", "api.keys"):
+    for name in ("admin.key", "api.keys", "capture.pem"):
         (folder / name).write_text("secret" * 200)
     return sealed.seal("correct horse")
 
 
+def test_a_containers_door_reads_what_comes_back(sealed_keys: bytes, here: Path) -> None:
+    """As another user: all but what `make up` hands over to it."""
+    sealed.unseal(sealed.open_sealed(sealed_keys, "correct horse"))
+    found = {path.name: path.stat().st_mode & 0o777 for path in (here / "build/key").iterdir()}
+    assert found == {"admin.key": 0o600, "api.keys": 0o644, "capture.pem": 0o644}
+
+
 def test_a_passphrase_may_be_of_any_bytes(sealed_keys: bytes) -> None:
     given = os.fsdecode(b"\xff\xfe")
-    assert len(sealed.open_sealed(sealed.seal(given), given)) == 2
+    assert len(sealed.open_sealed(sealed.seal(given), given)) == 3
 
 
 def test_damaged_keys_are_refused_before_anything_is_restored(sealed_keys: bytes) -> None:
     """Wherever a bit of them changes."""
-    assert len(sealed.open_sealed(sealed_keys, "correct horse")) == 2
+    assert len(sealed.open_sealed(sealed_keys, "correct horse")) == 3
     for at in range(20, len(sealed_keys), len(sealed_keys) // 8):
         damaged = bytearray(sealed_keys)
         damaged[at] ^= 1

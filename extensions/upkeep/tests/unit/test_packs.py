@@ -1,5 +1,8 @@
 """What a pack is made of."""
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +10,7 @@ import pytest
 from extensions.upkeep import audit, pack
 from scripts.base import files
 from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
 from scripts.repository import archive
 
 
@@ -23,6 +27,22 @@ def test_a_pack_has_nothing_from_outside(tmp_path: Path, monkeypatch: pytest.Mon
     (checkout / "notes").symlink_to(tmp_path / "secret")
     with pytest.raises(UserError, match="'notes' leads elsewhere"):
         pack.bundle_files()
+
+
+def test_it_may_lie_in_a_folder_with_a_space(tmp_path: Path) -> None:
+    """As on a medium with a name of two words."""
+    packed = tmp_path / "USB DISK" / "pack"
+    files.write(packed / "python", f"{sys.version_info[0]}.{sys.version_info[1]}\n")
+    found = "import os\nprint(os.environ['PIP_FIND_LINKS'])\nraise SystemExit(3)\n"
+    files.write(packed / "bundle" / "scripts" / "bootstrap.py", found)
+    (packed / "wheels").mkdir()
+    files.write(packed / pack.SUMS, "".join(pack.sums(packed)))
+    install = ROOT / "extensions" / "upkeep" / pack.INSTALL
+    shutil.copy2(install, packed)
+    command: list[str | Path] = ["sh", packed / pack.INSTALL, tmp_path / "there"]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 3, ran.stderr
+    assert ran.stdout.splitlines()[-1] == f"file://{tmp_path}/USB%20DISK/pack/wheels"
 
 
 def test_it_lists_what_a_model_has_of_its_own(
