@@ -61,12 +61,7 @@ def _in_folders(path: Path, is_taken: Callable[[str], bool]) -> Labelled:
     for folder in sorted(each for each in path.iterdir() if each.is_dir()):
         if folder.name.startswith("."):
             continue
-        files = sorted(
-            Path(where, name)
-            for where, _, names in os.walk(folder, followlinks=True)
-            for name in names
-            if not name.startswith(".")
-        )
+        files = sorted(_list_files(folder))
         taken = [file for file in files if is_taken(file.name)]
         items += [Item(str(file.relative_to(path)), folder.name, file) for file in taken]
         left_out += len(files) - len(taken)
@@ -79,6 +74,18 @@ def _in_folders(path: Path, is_taken: Callable[[str], bool]) -> Labelled:
             "put files of that class there, or remove the folder",
         )
     return Labelled(items, left_out)
+
+
+def _list_files(folder: Path) -> Iterator[Path]:
+    """Also behind links, one of which may lead back: of each folder once. Nothing hidden."""
+    seen = set[str]()
+    for where, folders, names in os.walk(folder, followlinks=True):
+        if (real := os.path.realpath(where)) in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(where, name) for name in names if not name.startswith("."))
 
 
 def _files_in_list(path: Path) -> list[Item]:

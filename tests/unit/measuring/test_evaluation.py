@@ -56,8 +56,9 @@ def folders(tmp_path: Path) -> Path:
     """As torchvision's ImageFolder reads it."""
     for name in ("crow/1.jpg", "crow/more/2.PNG", "robin/1.jpg", "song_thrush/1.webp"):
         write(tmp_path / "val" / name)
-    for name in ("crow/notes.txt", "crow/.hidden.jpg", ".cache/1.jpg"):
+    for name in ("crow/notes.txt", "crow/.hidden.jpg", ".cache/1.jpg", "robin/.cache/1.jpg"):
         write(tmp_path / "val" / name)
+    (tmp_path / "val" / "crow" / "crow").symlink_to(tmp_path / "val" / "crow")  # by ln -s, twice
     return tmp_path / "val"
 
 
