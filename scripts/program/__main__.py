@@ -5,6 +5,7 @@ python -m scripts.program --folder . up     in a checkout, without make
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -15,6 +16,9 @@ from scripts.program import command_line, completion, folder, help, verbs
 
 
 def main() -> int:
+    for stream in (sys.stdout, sys.stderr):  # what is shown has letters that not every locale has
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")
     return run_guarded(_answer)
 
 

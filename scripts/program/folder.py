@@ -123,9 +123,9 @@ def run(call: Call, verbs: Mapping[str, Verb]) -> None:
 
 
 def make_environment(call: Call, verbs: Mapping[str, Verb]) -> dict[str, str]:
-    environment = {**os.environ}
-    # With it, every command would compile all its imports again.
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    unwanted = ("PYTHONDONTWRITEBYTECODE", "PYTHONHOME", "PYTHONIOENCODING")  # as in the Makefile
+    environment = {name: text for name, text in os.environ.items() if name not in unwanted}
+    environment["PYTHONUTF8"] = "1"
     typed = {name: make_absolute(name, value) for name, value in call.settings.items()}
     called_as = f"{PROGRAM} {'|'.join(verbs)} {os.path.relpath(call.folder)}"
     return environment | typed | {"MAKEFLAGS": as_makeflags(typed), CALLED_AS: called_as}

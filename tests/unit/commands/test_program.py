@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,17 @@ def test_names_files_from_where_the_user_is(
     assert absolute("IMG", "https://example.org/a.jpg") == "https://example.org/a.jpg"
     assert absolute("SAMPLE", "a.jpg=robin") == f"{tmp_path}/a.jpg=robin"
     assert absolute("FROM", "timm/resnet18") == "timm/resnet18"
+
+
+def test_speaks_as_make_does_where_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    monkeypatch.setenv("PYTHONHOME", "/nowhere")
+    made = folder.make_environment(command_line.parse(["up"], {}), KNOWN)
+    assert made["PYTHONUTF8"] == "1" and not {"PYTHONIOENCODING", "PYTHONHOME"} & made.keys()
+    monkeypatch.delenv("PYTHONHOME")
+    command = [sys.executable, "-m", "scripts.program", "help"]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=True)
+    assert "…" in said.stdout
 
 
 def test_says_its_own_name_in_messages() -> None:
