@@ -37,7 +37,7 @@ TOO_MUCH = Refused(
     " another request (or raise MAX_MEGAPIXELS)",
 )
 # What Triton puts before a model's words, and where to look if those say no remedy.
-ENSEMBLE = re.compile(r"^in ensemble '[^']*', ")
+BEFORE = re.compile(r"^(in ensemble '[^']*', |\[request id: [^]]*\] )+")
 LOG = "see the server's log (make logs)"
 # What Triton says of a frame that comes without its sequence, and where it is asked instead.
 NO_SEQUENCE = "must specify a non-zero or non-empty correlation ID"
@@ -277,7 +277,7 @@ def explain_refusal(refused: Refused) -> Answer:
 
 
 def why(refused: Refused) -> dict[str, str]:
-    cause, _, remedy = ENSEMBLE.sub("", str(refused)).partition("; ")
+    cause, _, remedy = BEFORE.sub("", str(refused)).partition("; ")
     usual = "make models lists the models" if refused.status == 404 else LOG
     usual = OF_A_SEQUENCE if NO_SEQUENCE in cause else usual
     return {"cause": cause, "remedy": remedy or usual}

@@ -4,8 +4,8 @@ that, where the time of a request went."""
 from __future__ import annotations
 
 import asyncio
-import itertools
 import re
+import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -63,11 +63,11 @@ class Steps:
         self._on_report = on_report
         self._process = process
         self._followed: dict[str, Followed] = {}
-        self._numbers = itertools.count(1)
 
     @contextmanager
     def following(self) -> Iterator[Followed]:
-        followed = Followed(f"door.{self._process}-{next(self._numbers):x}")
+        # Which no client can guess: what it sends under another's id would be told of the other.
+        followed = Followed(f"door.{self._process}-{secrets.token_hex(8)}")
         self._followed[followed.id] = followed
         try:
             yield followed

@@ -35,7 +35,7 @@ from bundle_door.limits import (
 )
 from bundle_door.paths import routes
 from bundle_door.paths.api import load_parameter
-from bundle_door.paths.plain import AT_ONCE, PlainQuestions, top_of
+from bundle_door.paths.plain import AT_ONCE, PlainQuestions, top_of, why
 from bundle_door.paths.routes import open_to_all
 from bundle_door.requests import Request
 from bundle_door.service import Service, encode_answer
@@ -709,6 +709,13 @@ def test_the_pictures_of_a_form_are_bounded_together() -> None:
     )
     assert triton.answered == 3
     assert "MAX_MEGAPIXELS" in results[-1]["error"]["remedy"]
+
+
+@pytest.mark.parametrize("before", ["", "in ensemble 'e', ", "[request id: door.0-1f] "])
+@pytest.mark.parametrize("ensemble", ["", "in ensemble 'e', "])
+def test_what_triton_puts_before_a_cause_is_left_out(before: str, ensemble: str) -> None:
+    told = why(Refused(503, f"{before}{ensemble}Exceeds maximum queue size"))
+    assert told["cause"] == "Exceeds maximum queue size"
 
 
 def test_cards_in_the_repository_are_on_the_page(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from bundle_door.answers import Refused
 from bundle_door.limits import Counts, Limits, Load
 from bundle_door.settings import MOST_PROCESSES, count_processes
+from bundle_door.watching.steps import Report, Steps
 from bundle_serving.step_reports import Reports, process_of
 
 
@@ -53,6 +54,14 @@ def test_what_a_process_had_in_hand_is_gone_with_it(tmp_path: Path) -> None:
     assert first.sum_up(Counts.BYTES) == 700
     Counts(2, 1, tmp_path / "load")
     assert first.sum_up(Counts.BYTES) == 0
+
+
+def test_a_client_cannot_be_followed_as_another() -> None:
+    steps = Steps(lambda report: None)
+    with steps.following() as followed:
+        ids = [f"door.0-{number:x}" for number in range(1000)]
+        steps.take(Report("m", "1", 1000, 1000, 0, 1, 2, ids))
+        assert followed.reports == []
 
 
 def test_a_report_goes_to_the_process_that_follows_the_request() -> None:
