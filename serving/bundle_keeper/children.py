@@ -107,7 +107,9 @@ async def keep_awake(roots: Callable[[], Iterable[int]], shm_prefix: str, notes:
 
 
 def _shut(shm_prefix: str) -> None:
-    """Triton's shared memory, with the pictures in it, is readable by everyone on the machine."""
+    """Triton's shared memory, with the pictures in it, is readable by everyone on the machine.
+    Anybody may put a file or a link there."""
     for region in Path("/dev/shm").glob(f"{shm_prefix}*"):
-        with suppress(FileNotFoundError):
-            region.chmod(0o600)
+        with suppress(OSError):
+            if not region.is_symlink():
+                region.chmod(0o600)

@@ -325,10 +325,14 @@ class Watch:
 async def _end_when_idle(processes: Collection[int]) -> None:
     computed, deadline = -1, time.monotonic() + OLD_S
     while time.monotonic() < deadline:
-        seen = [each for each in map(look_at, processes) if each]
-        if computed == (computed := sum(each.ticks for each in seen)):
+        if computed == (computed := sum(each.ticks for each in _look_at_models(processes))):
             break
         await asyncio.sleep(OLD_IDLE_S)
-    for each in processes:
+    for each in _look_at_models(processes):
         with suppress(ProcessLookupError):
-            os.kill(each, signal.SIGKILL)
+            os.kill(each.pid, signal.SIGKILL)
+
+
+def _look_at_models(numbers: Collection[int]) -> list[Process]:
+    """One that has ended may have left its number to any process."""
+    return [each for each in map(look_at, numbers) if each and each.instance]

@@ -19,7 +19,8 @@ def remove(shm_prefix: str, folder: Path = Path("/tmp")) -> None:
     """Removes the server's shared memory and folder. A folder's owner is unknown, so this removes
     those that are empty and older than every running server."""
     for region in Path("/dev/shm").glob(f"{shm_prefix}*"):
-        region.unlink(missing_ok=True)
+        with suppress(OSError):  # another user's
+            region.unlink(missing_ok=True)
     oldest = min(_servers_began(), default=math.inf)
     for left in folder.glob(FOLDERS):
         with suppress(OSError):  # it is not empty, or another user's

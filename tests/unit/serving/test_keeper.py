@@ -9,11 +9,13 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import grpc
 import psutil
 import pytest
 
+from bundle_keeper import children, watch
 from bundle_keeper.afresh import GIVEN_UP, START_FAILED
 from bundle_keeper.children import Child
 from bundle_keeper.triton_control import Triton, pb, question
@@ -69,6 +71,32 @@ def test_a_child_that_another_parent_has_waited_for_is_ended() -> None:
             assert not child.runs
 
     asyncio.run(end())
+
+
+def test_shared_memory_is_shut_and_what_others_put_there_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix, target = f"{tmp_path.name}_{os.getpid()}_", tmp_path / "mine"
+    region, link = (Path(f"/dev/shm/{prefix}{name}") for name in ("region", "link"))
+    for each in (region, target):
+        each.touch()
+        each.chmod(0o644)
+    link.symlink_to(target)
+    try:
+        children._shut(prefix)
+        assert [each.stat().st_mode & 0o777 for each in (region, target)] == [0o600, 0o644]
+        monkeypatch.setattr(Path, "chmod", Mock(side_effect=PermissionError))  # another user's
+        children._shut(prefix)
+    finally:
+        region.unlink()
+        link.unlink()
+
+
+def test_only_a_models_process_is_ended_for_one_that_was_replaced() -> None:
+    with subprocess.Popen(["sleep", "600"]) as other:  # which has its number now
+        asyncio.run(watch._end_when_idle([other.pid]))
+        assert other.poll() is None
+        other.kill()
 
 
 def test_a_stopped_program_is_woken(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ def server(tmp_path: Path) -> Iterator[None]:
 def test_only_what_no_running_server_can_have_made_is_removed(tmp_path: Path) -> None:
     region = Path("/dev/shm") / f"{tmp_path.name}_{os.getpid()}_region"
     region.touch()
+    cannot_go = region.with_name(f"{region.name}s")  # as what is another user's
+    cannot_go.mkdir()
     for name, ago in {"old": 1e6, "full": 1e6, "young": 0}.items():
         folder = tmp_path / f"python_env_{name}"
         folder.mkdir()
@@ -43,6 +45,7 @@ def test_only_what_no_running_server_can_have_made_is_removed(tmp_path: Path) ->
             (folder / "file").touch()
         os.utime(folder, (time.time() - ago,) * 2)
     leftovers.remove(region.name[:-6], tmp_path)
+    cannot_go.rmdir()
     assert not region.exists()
     assert {path.name for path in tmp_path.glob("python_env_*")} == {
         "python_env_full",
