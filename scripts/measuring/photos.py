@@ -90,13 +90,24 @@ def choose_inputs(recipe: Recipe, made: Workspace, images: str) -> list[Inputs]:
         return [recipe.row(question) for question in questions]
 
     if recipe.asked_about != "IMG":
-        return Inputs.group_by_shape("known questions", rows(recipe.golden(made)))
+        return _require(recipe, Inputs.group_by_shape("known questions", rows(recipe.golden(made))))
     pictures = read_or_draw(images)
-    return [
+    found = [
         sent
         for each in pictures
         for sent in Inputs.group_by_shape(each.name, rows(map(recipe.question, each.rows)))
     ]
+    return _require(recipe, found)
+
+
+def _require(recipe: Recipe, found: list[Inputs]) -> list[Inputs]:
+    if not found:
+        raise UserError(
+            f"requests to {recipe.ensemble} are too large to be measured: all of one shape have "
+            f"more than {MOST_BYTES // 10**6} MB together",
+            "give smaller pictures: IMAGES=; or see where the time of one request goes: make trace",
+        )
+    return found
 
 
 def read_or_draw(images: str, transform: Transform = ANY) -> list[Inputs]:
