@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +53,9 @@ def write(known: State, settings: Settings, latency_ms: float | None) -> float:
     in milliseconds."""
     server_place, alertmanager, prometheus = _find_places(known, settings)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    FOLDER.chmod(0o755)  # in a container its reader is another user
+    mode = FOLDER.stat().st_mode
+    if mode | 0o555 != mode:  # in a container its reader is another user
+        FOLDER.chmod(mode | 0o555)
     bound = nearest(latency_ms / 1000) if latency_ms else BOUND_S
     files.write(FOLDER / "rules.yml", rules(bound))
     config: dict[str, Any] = yaml.safe_load((SOURCE / "prometheus.yml").read_text())
@@ -81,8 +82,7 @@ def _describe_access(known: State) -> dict[str, Any]:
     seen = known.where(known.settings_at_start.metrics_port)
     secured: dict[str, Any] = {}
     if seen.certificate:
-        shutil.copyfile(seen.certificate, CERTIFICATE)
-        CERTIFICATE.chmod(0o644)
+        files.copy(seen.certificate, CERTIFICATE)
         name = exposure.name_in(seen.certificate)
         secured["scheme"] = "https"
         secured["tls_config"] = {"ca_file": CERTIFICATE.name, "server_name": name}

@@ -108,5 +108,6 @@ def write_keys(path: Path, content: str) -> None:
     """Others cannot enter the folder but could read the file: a container mounts the file alone and
     reads it as another user."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    FOLDER.chmod(0o700)
+    if FOLDER.stat().st_mode & 0o777 != 0o700:
+        FOLDER.chmod(0o700)
     files.write(path, content, 0o444)

@@ -130,6 +130,12 @@ def _files(top: str, place: Path) -> Iterator[tuple[str, Path]]:
             yield f"{top}/{name}", path
 
 
+def list_links() -> list[str]:
+    """To folders, which lie elsewhere: what is in them is in no backup."""
+    linked = (path for place in places().values() for path in place.rglob("*"))
+    return sorted(str(path) for path in linked if path.is_symlink() and path.is_dir())
+
+
 def _is_edited(top: str, name: Path) -> bool:
     """Of kinds/ what users may have edited; all else there is the bundle's code."""
     return top != "kinds" or name.suffix == ".yaml" or "model_repository" in name.parts

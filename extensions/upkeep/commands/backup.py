@@ -43,6 +43,8 @@ def main() -> int:
             f"saved as they are, but no longer what was published: {', '.join(damaged)}; an earlier"
             " backup may have them whole"
         )
+    if links := backup.list_links():
+        console.note(f"not in it, being links to other folders: {', '.join(links)}")
     if is_new_folder:
         console.note(f"there was no folder {target.parent}; it was made")
     console.note(f"saved and verified: {len(saved.index.files)} files, {size}, {keys}: {target}")

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from bundle_door.paths.metrics import Room, find_memory
 from bundle_serving.process.keeper_notes import METRICS, Notes
 from extensions.monitoring import containers as monitoring
 from extensions.monitoring import dashboards
+from scripts.settings.settings import Settings
 from tests.project import ROOT
 
 TESTS = Path(__file__).parent / "alerts.yml"
@@ -54,6 +56,20 @@ def test_each_alert_says_what_to_do() -> None:
     for rule in ALERTS:
         assert rule["labels"]["severity"] in ("page", "ticket")
         assert rule["annotations"].keys() == {"summary", "remedy"}, rule["alert"]
+
+
+def test_a_group_that_shares_the_checkout_may_write_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitoring, "FOLDER", tmp_path)
+    tmp_path.chmod(0o775)
+    seen = SimpleNamespace(certificate=None, api_key="")
+    started_with = SimpleNamespace(metrics_port=8002)
+    known: Any = SimpleNamespace(
+        flavour="cpu", settings_at_start=started_with, where=lambda _: seen
+    )
+    monitoring.write(known, Settings.load({}, Path("none")), None)
+    assert tmp_path.stat().st_mode & 0o777 == 0o775
 
 
 def test_another_latency_is_in_each_place() -> None:

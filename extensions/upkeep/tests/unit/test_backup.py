@@ -239,6 +239,14 @@ def test_an_index_of_another_form_is_refused(here: Path, tmp_path: Path, index: 
         backup.verify_backup(tmp_path / "evil.tar")
 
 
+def test_links_to_folders_are_named(here: Path, tmp_path: Path) -> None:
+    files.write(tmp_path / "kinds" / "sum" / "recipe.py", "pass")
+    (here / "own" / "kinds").symlink_to(tmp_path / "kinds")
+    saved = backup.save(tmp_path / "monday.tar", "0.1.0", "")
+    assert not any("kinds/sum" in name for name in saved.index.files)
+    assert backup.list_links() == [str(here / "own" / "kinds")]
+
+
 def test_what_cannot_come_back_is_not_saved(here: Path, tmp_path: Path) -> None:
     (here / "own" / "a\\b").touch()
     with pytest.raises(UserError, match="cannot be in a backup"):
