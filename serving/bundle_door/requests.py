@@ -41,8 +41,9 @@ class Note:
     answered_by: str = ""
     # Rows or pictures beyond the first that its key was charged for.
     charged: int = 0
-    # To be called if a shadow answers otherwise.
-    when_differs: Callable[[], object] = lambda: None
+    # Whether a shadow is to answer it, too; and what is called if that answers otherwise.
+    is_copied: bool = False
+    when_differs: Callable[[], object] | None = None
 
 
 @dataclass(slots=True)

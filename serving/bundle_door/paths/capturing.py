@@ -58,7 +58,7 @@ class Capturing:
                 labels = read_labels(told.body, told.headers)
                 if self._is_wanted(request, labels):
                     self._offer(request, told, labels)
-                elif self._keep.differs:
+                elif self._keep.differs and request.note.is_copied:
                     request.note.when_differs = lambda: self._offer(request, told, labels)
             return answer
 

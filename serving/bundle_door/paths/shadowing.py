@@ -65,36 +65,45 @@ class Shadowing:
         if gist is None:
             return
         work = self._compare(candidate, ask, gist, seconds, request.note)
-        if not self._behind.begin(work, request.size):
+        request.note.is_copied = self._behind.begin(work, request.size)
+        if not request.note.is_copied:
             self._leave_out(candidate)
 
     async def _compare(
         self, candidate: Candidate, ask: Ask, live: tuple[str, float], seconds: float, note: Note
     ) -> None:
+        try:
+            told = await self._ask(candidate, ask, live, seconds, note.id)
+            if told.outcome == DIFFERS and note.when_differs:
+                note.when_differs()
+            self._observed.note_comparison(told)
+        finally:
+            note.when_differs = None  # it has the request, which has the note
+
+    async def _ask(
+        self, candidate: Candidate, ask: Ask, live: tuple[str, float], seconds: float, id: str
+    ) -> Compared:
+        left_out = Compared(candidate.model, candidate.version, LEFT_OUT)
         overdue = time.monotonic() + WAITS_S
         async with self._turn:
             while self._load.requests + self.singles >= IDLE:
                 if time.monotonic() > overdue:
-                    self._leave_out(candidate)
-                    return
+                    return left_out
                 await asyncio.sleep(LOOK_S)
             began = time.monotonic()
             try:
                 answer = await ask_candidate(candidate, ask, ANSWER_S)
             except Gone:
-                self._leave_out(candidate)
-                return
+                return left_out
             except TimeoutError:
                 answer = None
         found = read_gist_of(answer) if answer else None
         times = seconds, time.monotonic() - began
-        told = Compared(candidate.model, candidate.version, FAILED, note.id, live[0], seconds=times)
+        told = Compared(candidate.model, candidate.version, FAILED, id, live[0], seconds=times)
         if found:
             told.outcome = SAME if found[0] == live[0] else DIFFERS
             told.candidate, told.moved = found[0], abs(found[1] - live[1])
-        if told.outcome == DIFFERS:
-            note.when_differs()
-        self._observed.note_comparison(told)
+        return told
 
     def _leave_out(self, candidate: Candidate) -> None:
         self._observed.note_comparison(Compared(candidate.model, candidate.version, LEFT_OUT))

@@ -11,7 +11,7 @@ from typing import Any
 HEADER_LENGTH = "inference-header-content-length"
 MOST_JSON, MOST_LABELS = 1_000_000, 5
 # Of the classification extension: "0.93:281:tabby".
-LABELLED = re.compile(r"([0-9.e+-]+):[0-9]+:(.*)", re.DOTALL)
+LABELLED = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?(?:e[+-][0-9]+)?):[0-9]+:(.*)", re.DOTALL)
 LENGTH = struct.Struct("<I")
 
 
@@ -22,7 +22,9 @@ def read_gist(body: bytes, headers: Mapping[str, str]) -> tuple[str, float] | No
 
 
 def read_labels(body: bytes, headers: Mapping[str, str]) -> Sequence[tuple[str, float]]:
-    """What an answer says that it may be, the likeliest first. `headers` in lower case."""
+    """What an answer says that it may be, the likeliest first. `headers` in lower case.
+
+    In JSON, what is no number is null."""
     length = int(headers.get(HEADER_LENGTH, len(body)))
     if length > MOST_JSON:
         return ()
@@ -34,9 +36,9 @@ def read_labels(body: bytes, headers: Mapping[str, str]) -> Sequence[tuple[str, 
         firsts = [each.get("labels", [{}])[0] for each in said["results"]]
         return [(", ".join(str(each.get("label", "")) for each in firsts), 0.0)]
     if "labels" in said:
-        return [(each["label"], each["probability"]) for each in said["labels"]]
+        return [(each["label"], each["probability"] or 0.0) for each in said["labels"]]
     if "label" in said:
-        return [(said["label"], said["score"])]
+        return [(said["label"], said["score"] or 0.0)]
     return _read_outputs(said.get("outputs", []), body[length:])
 
 
@@ -55,8 +57,8 @@ def _read_outputs(
         told = [(each[2], float(each[1])) for each in labelled if each]
         return told or [(texts[0], 0.0)]
     numbers = next((each for each in found if len(each) > 1 and isinstance(each[0], float)), ())
-    likeliest = heapq.nlargest(MOST_LABELS, enumerate(numbers), key=lambda each: each[1])
-    return [(f"class {at}", share) for at, share in likeliest]
+    likeliest = heapq.nlargest(MOST_LABELS, enumerate(numbers), key=lambda each: each[1] or 0.0)
+    return [(f"class {at}", share or 0.0) for at, share in likeliest]
 
 
 def _from_bytes(datatype: str, content: bytes) -> Sequence[Any]:

@@ -1,6 +1,7 @@
 """What is kept of requests: bounded, readable whatever happened, and encrypted where a key is."""
 
 import asyncio
+import gc
 import json
 import os
 import resource
@@ -8,14 +9,19 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
+from collections.abc import Mapping
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
-from bundle_door.answers import Refused
+from bundle_door.answers import Answer, Refused, as_json
+from bundle_door.limits import Limits, Load
 from bundle_door.paths.capturing import Capturing
-from bundle_door.requests import Request
+from bundle_door.paths.shadowing import Shadowing
+from bundle_door.requests import Note, Request
+from bundle_door.served import Candidate
 from bundle_door.settings import NOTHING, Keep, read_keep
 from bundle_door.watching.captures import Captures, unseal
 from bundle_door.watching.observed import Observed
@@ -172,6 +178,44 @@ def test_what_is_kept_elsewhere_leaves(tmp_path: Path) -> None:
     assert captures.leave(known) == 2 and captures.leave(known) == 0
     assert [each["time"] for each in captures.read()] == ["2026-11-27T12:27:38+00:00"]
     assert len([*tmp_path.rglob("*.jpg")]) == 1
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_what_a_shadow_may_answer_otherwise_is_held_no_longer_than_that(
+    tmp_path: Path, is_copied: bool
+) -> None:
+    """Not until Python looks for what refers to itself: with pictures that would be a lot."""
+    observed, load = Observed(), Load(Limits())
+    shadowing = Shadowing(observed, load)
+    answer, other = as_json({"label": "a", "score": 1}), as_json({"label": "b", "score": 1})
+    candidate = Candidate("m_candidate", "2", 0, 100)
+
+    async def ask() -> Answer:
+        return other
+
+    async def live(request: Request, named: Mapping[str, str]) -> Answer:
+        if is_copied:
+            shadowing.offer(candidate, ask, answer, 0.1, request)
+        return answer
+
+    async def check() -> None:
+        kept = Captures(tmp_path, 1_000_000, 30)
+        keeps = Capturing(Keep(differs=True), kept, observed).keep(live)
+        request = Request("POST", "/classify", {}, {}, [JPEG], note=Note("one"))
+        await keeps(request, {})
+        note = weakref.ref(request.note)
+        del request
+        async with asyncio.timeout(10):
+            while len([*kept.read()]) < is_copied or len(asyncio.all_tasks()) > 1:
+                await asyncio.sleep(0.01)
+        assert note() is None
+
+    gc.disable()
+    try:
+        asyncio.run(check())
+    finally:
+        gc.enable()
+    assert [outcome for *_, outcome in observed.copies.values] == ["differs"] * is_copied
 
 
 @pytest.mark.parametrize("method", ["DELETE", "POST"])

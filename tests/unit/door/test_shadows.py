@@ -47,6 +47,11 @@ LABELLED = b"0.75:281:tabby: a cat"
         (in_json({"label": "positive", "score": 0.9}), ("positive", 0.9)),
         (in_json({"outputs": [{"datatype": "FP32", "data": [0.25, 0.5]}]}), ("class 1", 0.5)),
         (in_json({"outputs": [{"datatype": "BYTES", "data": ["car"]}]}), ("car", 0.0)),
+        # Of what a network that computes nonsense gives, and of a function of the user's.
+        (in_json({"labels": [{**LABEL, "probability": None}]}), ("tabby", 0.0)),
+        (in_json({"label": "positive", "score": None}), ("positive", 0.0)),
+        (in_json({"outputs": [{"datatype": "FP32", "data": [0.25, None]}]}), ("class 0", 0.25)),
+        (in_json({"outputs": [{"datatype": "BYTES", "data": ["1.2.3:4:x"]}]}), ("1.2.3:4:x", 0.0)),
         (with_tensors(("FP32", array("f", [0.5, 0.25]).tobytes())), ("class 0", 0.5)),
         (
             with_tensors(
