@@ -1,7 +1,6 @@
 """A server's address, and how to ask there."""
 
 from dataclasses import dataclass, field
-from threading import TIMEOUT_MAX
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -9,6 +8,8 @@ from urllib.parse import urlsplit
 MODEL = "ensemble_python_resnet50"
 UNNAMED = "triton"
 TIMEOUT_S = 30.0
+# The system counts milliseconds in 31 bits; of more, Python makes less.
+LONGEST_S = 2_147_483
 # How many pictures per concurrent request may be finished before the first one is yielded:
 # one slow picture does not hold up the others, and memory stays bounded.
 AHEAD = 8
@@ -53,8 +54,8 @@ def server(
     with https:// or grpcs://, or where certificates are named."""
     if protocol not in PROTOCOLS:
         raise ValueError(f"protocol {protocol!r} is not one of {', '.join(PROTOCOLS)}")
-    if not 0 < timeout <= TIMEOUT_MAX:
-        raise ValueError(f"timeout must be more than 0 seconds, and at most {TIMEOUT_MAX:.0f}")
+    if not 0 < timeout <= LONGEST_S:
+        raise ValueError(f"timeout must be more than 0 seconds, and at most {LONGEST_S}")
     api_key = (api_key or "").strip() or None  # a file of one ends with its line
     ca_file = ca_file or None  # a variable may be there, and empty
     if api_key and not (api_key.isascii() and api_key.isprintable()):
@@ -63,6 +64,7 @@ def server(
     try:
         parts = urlsplit("//" + rest)
         host, port = parts.hostname, parts.port or PORTS[protocol]
+        (host or "").encode("idna")  # as it is looked up
     except ValueError as exc:
         raise ValueError(f"address {url!r}: {exc}") from None
     encrypted = f"{protocol}s"

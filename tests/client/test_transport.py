@@ -27,7 +27,8 @@ def test_addresses(given: str | None, protocol: Protocol, url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["ftp://triton", "grpc://triton", "triton:x", "triton:99999", ":8000", "triton/x"]
+    "given",
+    ["ftp://triton", "grpc://triton", "triton:x", "triton:99999", ":8000", "triton/x", "a..b"],
 )
 def test_what_is_no_address_for_http(given: str) -> None:
     with pytest.raises(ValueError, match="address"):
@@ -63,3 +64,11 @@ def test_grpc_where_http_is_spoken(stand_in: object) -> None:
         pytest.raises(ServerUnreachable, match="does not answer as Triton does over gRPC"),
     ):
         client.classify(b"picture")
+
+
+@pytest.mark.parametrize("timeout", [0, -1, 4_294_968, float("inf"), float("nan")])
+def test_what_is_no_timeout(timeout: float) -> None:
+    with pytest.raises(
+        ValueError, match="timeout must be more than 0 seconds, and at most 2147483"
+    ):
+        server("triton", "http", timeout)
