@@ -78,7 +78,8 @@ def defer_interrupts(until: str) -> Iterator[None]:
     def later(number: int, _: FrameType | None) -> None:
         if not came:
             name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
-            print(f"- {name} received; stopping after {until}", flush=True)
+            # Not by print, which this may have interrupted; nor among lines of JSON.
+            os.write(2, f"- {name} received; stopping after {until}\n".encode())
         came.append(number)
 
     try:

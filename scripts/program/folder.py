@@ -19,6 +19,7 @@ from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.paths import ROOT
 from scripts.base.text import CALLED_AS
 from scripts.program.command_line import (
+    OWN_VERBS,
     PROGRAM,
     Call,
     absolute,
@@ -127,7 +128,8 @@ def make_environment(call: Call, verbs: Mapping[str, Verb]) -> dict[str, str]:
     environment = {name: text for name, text in os.environ.items() if name not in unwanted}
     environment["PYTHONUTF8"] = "1"
     typed = {name: make_absolute(name, value) for name, value in call.settings.items()}
-    called_as = f"{PROGRAM} {'|'.join(verbs)} {os.path.relpath(call.folder)}"
+    known = "|".join([*verbs, *OWN_VERBS])
+    called_as = f"{PROGRAM} {known} {os.path.relpath(call.folder)}"
     return environment | typed | {"MAKEFLAGS": as_makeflags(typed), CALLED_AS: called_as}
 
 

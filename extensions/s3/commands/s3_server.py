@@ -54,7 +54,10 @@ def start(settings: Settings) -> None:
         server=SERVER,
         operator=OPERATOR,
     )
-    console.out.print(text, markup=False, soft_wrap=True)
+    if console.Form.is_json:
+        console.write_json({"says": text})
+    else:  # to be copied: no line is broken
+        console.out.print(text, markup=False, soft_wrap=True)
 
 
 def stop(settings: Settings) -> None:

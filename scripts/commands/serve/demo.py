@@ -37,13 +37,12 @@ def main() -> int:
             "classes: make up ARCH=resnet50 WEIGHTS=resnet50.pth (or online, without WEIGHTS)"
         )
     http, grpc = server.shown
-    console.out.print(
+    console.say(
         f"\nIt runs on:     {http.url} (gRPC: {grpc})\n"
         "Your picture:   make classify IMG=photo.jpg\n"
         "Status:         make status\n"
         "Stop it:        make down\n"
-        "All commands:   make",
-        markup=False,
+        "All commands:   make help"
     )
     return code
 

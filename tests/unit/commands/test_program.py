@@ -10,7 +10,7 @@ import pytest
 
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.base.text import translate
+from scripts.base.text import CALLED_AS, translate
 from scripts.program import command_line, completion, folder, verbs
 
 KNOWN = verbs.read()
@@ -58,6 +58,7 @@ def test_speaks_as_make_does_where_nothing_else_does(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     monkeypatch.setenv("PYTHONHOME", "/nowhere")
     made = folder.make_environment(command_line.parse(["up"], {}), KNOWN)
+    assert translate("make help, make demo", *made[CALLED_AS].split(" ", 2)).count("triton-b") == 2
     assert made["PYTHONUTF8"] == "1" and not {"PYTHONIOENCODING", "PYTHONHOME"} & made.keys()
     monkeypatch.delenv("PYTHONHOME")
     command = [sys.executable, "-m", "scripts.program", "help"]

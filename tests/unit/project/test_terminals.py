@@ -118,6 +118,7 @@ def test_a_program_gets_lines_of_json() -> None:
     for command in SHOWN.keys() - others:
         said = [line for line in told[command] if not line.startswith("error: ")]
         assert said and all(map(json.loads, said)), command
+    assert json.loads(told["demo"][-1])["says"].endswith("make help")
 
 
 def test_one_sentence_comes_first() -> None:
