@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -164,7 +165,9 @@ def of_samples(folder: Path | None) -> dict[str, str]:
     for number, path in enumerate(found):
         hasher.update(os.fsencode(f"{path.relative_to(folder)} {path.stat().st_size}\n"))
         if number < MOST_SAMPLES:
-            hasher.update(path.read_bytes())
+            with path.open("rb") as file:  # by parts: there may be a video among them
+                for part in iter(partial(file.read, 2**20), b""):
+                    hasher.update(part)
     return {"samples": hasher.hexdigest()}
 
 

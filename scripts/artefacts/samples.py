@@ -16,6 +16,8 @@ from scripts.base.errors import UserError
 RANDOM_PICTURES = 4
 MOST_PICTURES = MOST_SAMPLES
 DRAWN_SIDE = 320
+# A file that is larger is a video, say, and is not read into memory to be tried.
+MOST_BYTES = 2**29
 
 
 def noise(how: Transform) -> NDArray[np.uint8]:
@@ -86,8 +88,10 @@ def read(folder: Path, most: int, setting: str) -> list[bytes]:
         raise UserError(f"{setting}={folder} is not a folder", "name a folder that contains photos")
     found: list[bytes] = []
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and len(found) < most and _is_picture(path.read_bytes()):
-            found.append(path.read_bytes())
+        if len(found) == most:
+            break
+        if path.is_file() and path.stat().st_size <= MOST_BYTES:
+            found += filter(_is_picture, [path.read_bytes()])
     if not found:
         raise UserError(f"{setting}={folder} contains no pictures", "put a few photos in it")
     return found

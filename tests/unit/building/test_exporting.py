@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from scripts.artefacts import samples
 from scripts.artefacts.exporting import as_words, export_as_told, read, read_part
 from scripts.artefacts.manifest import NOTHING, of_samples
-from scripts.artefacts.samples import read as read_photos
 from scripts.intake import metadata
 from scripts.steps import quantise
 from tests.project import picture
@@ -78,11 +78,15 @@ def test_what_is_none_of_it_is_refused(words: tuple[str, str], tmp_path: Path) -
         export_as_told(Spec, lambda *_: None, said, ("fp32", "fp16"))
 
 
-def test_folders_of_photos_as_people_have_them(tmp_path: Path) -> None:
-    """With a name that is no UTF-8, and a link to what is gone."""
+def test_folders_of_photos_as_people_have_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a name that is no UTF-8, a link to what is gone, and what is too large for a photo."""
+    monkeypatch.setattr(samples, "MOST_BYTES", 2**20)
     (tmp_path / os.fsdecode(b"caf\xe9.jpg")).write_bytes(picture())
     (tmp_path / "moved.jpg").symlink_to(tmp_path / "gone.jpg")
-    assert len(read_photos(tmp_path, 9, "SAMPLES")) == 1
+    (tmp_path / "large.jpg").write_bytes(picture() + bytes(2**20))
+    assert len(samples.read(tmp_path, 9, "SAMPLES")) == 1
     before = of_samples(tmp_path), quantise.identify_photos(tmp_path)
     (tmp_path / "another.jpg").write_bytes(picture())
     after = of_samples(tmp_path), quantise.identify_photos(tmp_path)
