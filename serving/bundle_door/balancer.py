@@ -101,9 +101,10 @@ async def tell_servers(folder: Path, exposure: Exposure, name: str) -> None:
             address.open(question, TOLD_S).close()
 
     while True:
-        clusters = await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", "/clusters")
-        servers = [found.decode() for found in re.findall(ADDRESSES, clusters)]
-        await asyncio.gather(*(asyncio.to_thread(tell, server) for server in servers))
+        with contextlib.suppress(OSError, TimeoutError):  # a busy Envoy: the next time
+            clusters = await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", "/clusters")
+            servers = [found.decode() for found in re.findall(ADDRESSES, clusters)]
+            await asyncio.gather(*(asyncio.to_thread(tell, server) for server in servers))
         await asyncio.sleep(TELL_S)
 
 

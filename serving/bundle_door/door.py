@@ -225,9 +225,10 @@ async def watch_memory(load: Load, streams: Streams) -> None:
     while True:
         await asyncio.sleep(LOOK_S)
         streams.end_late()
-        if streams.is_full():
-            streams.end_some()
-        elif streams.are_open() and is_full():
-            libc.malloc_trim(0)
-            if is_full():
+        with contextlib.suppress(OSError):  # too many files are open to look: the next time
+            if streams.is_full():
                 streams.end_some()
+            elif streams.are_open() and is_full():
+                libc.malloc_trim(0)
+                if is_full():
+                    streams.end_some()

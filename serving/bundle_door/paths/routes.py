@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -140,9 +141,10 @@ def of_documents(repository: Path | None) -> list[Route]:
 
     async def show_own_card(request: Request, named: Mapping[str, str]) -> Answer:
         path = documents.find_own_cards(repository).get(documents.ADDITIONS + named["card"])
-        if path is None:
-            raise Refused(404, "there is no such card")
-        return unless_had(request, documents.file(path))
+        with suppress(FileNotFoundError):  # its version went just now
+            if path:
+                return unless_had(request, documents.file(path))
+        raise Refused(404, "there is no such card")
 
     shown = documents.documents().items()
     return [

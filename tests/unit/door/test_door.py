@@ -711,6 +711,20 @@ def test_the_pictures_of_a_form_are_bounded_together() -> None:
     assert "MAX_MEGAPIXELS" in results[-1]["error"]["remedy"]
 
 
+def test_a_card_that_goes_while_it_is_asked_for_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    *_, route = routes.of_documents(tmp_path)
+    gone = {"/page/cards/sum.js": tmp_path / "sum.js"}
+    monkeypatch.setattr("bundle_door.documents.find_own_cards", lambda repository: gone)
+
+    async def ask() -> None:
+        await route.handlers["GET"](Request("GET", "/", {}), {"card": "sum.js"})
+
+    with pytest.raises(Refused, match="no such card"):
+        asyncio.run(ask())
+
+
 @pytest.mark.parametrize("before", ["", "in ensemble 'e', ", "[request id: door.0-1f] "])
 @pytest.mark.parametrize("ensemble", ["", "in ensemble 'e', "])
 def test_what_triton_puts_before_a_cause_is_left_out(before: str, ensemble: str) -> None:

@@ -2,11 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from errno import EMFILE
 from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
 
 from bundle_door.access import key_file
 from bundle_door.access.key_file import Client
 from bundle_door.access.keys import Keys
+from bundle_door.door import MOST_BYTES, watch_memory
+from bundle_door.limits import Limits, Load
 from bundle_door.streams import Admitted
 from bundle_door.triton import Triton
 from bundle_serving.protocol.kserve import pb
@@ -37,6 +43,26 @@ def test_messages_that_wait_for_their_turn_count_as_held(tmp_path: Path) -> None
         assert admitted.held == 2 * len(MESSAGE)  # and the one after it, which is read ahead
         waiting.cancel()
 
+    asyncio.run(check())
+
+
+def test_memory_is_watched_on_though_it_could_not_be_read_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As with more connections than the process may have open files."""
+    found = [OSError(EMFILE, "Too many open files"), 2 * MOST_BYTES, 2 * MOST_BYTES]
+    streams = Mock(**{"is_full.return_value": False, "are_open.return_value": True})
+
+    async def check() -> None:
+        async with asyncio.timeout(10):
+            ended = asyncio.Event()
+            streams.end_some.side_effect = ended.set
+            watching = asyncio.create_task(watch_memory(Load(Limits()), streams))
+            await ended.wait()
+            watching.cancel()
+
+    monkeypatch.setattr("bundle_door.door.LOOK_S", 0.01)
+    monkeypatch.setattr("bundle_door.door.find_resident_bytes", Mock(side_effect=found))
     asyncio.run(check())
 
 
