@@ -14,6 +14,7 @@ from scripts.base.text import as_called, fold, printable
 
 # What the machine refuses, wherever it happens, and the remedy.
 ROOM = "make room (make prune shows what can go), then run it again"
+NO_TEMPORARY = "No usable temporary directory"  # tempfile's words, of a full disk too
 OTHER = "name another one, in a folder of yours"
 OF_THE_MACHINE = {
     errno.ENOSPC: ROOM,
@@ -116,6 +117,9 @@ def of_the_machine(fault: BaseException | None) -> UserError | None:
                 if number == errno.ENOSPC:
                     cause += _describe_disk(file)
                 return UserError(cause, remedy)
+        if NO_TEMPORARY in str(fault):
+            cause = "no folder takes temporary files" + _describe_disk(None)
+            return UserError(cause, f"{ROOM}; or name a folder elsewhere: TMPDIR=")
         if _is_of_docker(fault):
             return UserError(
                 f"Docker refuses or does not answer ({fault})",
@@ -139,9 +143,9 @@ def _describe_disk(file: object) -> str:
     """Of this file, or the fuller of those that commands write to. What was begun is gone by now,
     so that some of it may be free again."""
     import shutil  # only then, for every command imports this file
-    import tempfile
 
-    places = [ROOT / "build", Path(tempfile.gettempdir())]
+    # Not as tempfile finds it: by writing a file there.
+    places = [ROOT / "build", Path(os.environ.get("TMPDIR") or "/tmp")]
     if isinstance(file, str | Path):
         places = [Path(file)]
     disks = {_find_disk(place): shutil.disk_usage(_find_disk(place)) for place in places}

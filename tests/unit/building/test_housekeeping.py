@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import tempfile
 import time
 from pathlib import Path
 
@@ -129,6 +130,24 @@ def test_what_a_machine_refuses_is_one_line(
         assert bool(re.search(r"disk at \S+ has \d+ MB left of \d+\)", line)) == (
             number == errno.ENOSPC
         )
+
+
+def test_a_disk_that_is_full_for_temporary_files_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def is_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def write() -> int:
+        return len(tempfile.mkdtemp())
+
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile._os, "open", is_full)  # type: ignore[attr-defined]
+    for failing, said in ((write, "no folder takes temporary files"), (is_full, "no space left")):
+        assert run_guarded(failing) == 1  # type: ignore[arg-type]
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"error: {said}") and "make room" in line
+        assert re.search(r"disk at \S+ has \d+ MB left", line)
 
 
 def test_what_is_no_machines_fault_keeps_its_traceback() -> None:
