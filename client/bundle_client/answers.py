@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import (
     ClientError,
     PictureRefused,
+    ServerBusy,
     ServerFault,
     ServerUnreachable,
     SourceError,
@@ -273,5 +274,7 @@ def of_the_service() -> Iterator[None]:
     except ServerUnreachable as exc:
         remedy = f"start the service (`make similar`); if it has just exited, {RESTARTS}"
         raise ServerUnreachable(exc.cause, remedy) from exc
+    except ServerBusy:
+        raise
     except ServerFault as exc:
         raise ServerFault(exc.cause, f"if the service has exited, {RESTARTS}") from exc

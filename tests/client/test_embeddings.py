@@ -11,10 +11,12 @@ from bundle_client import (
     Client,
     Embedding,
     PictureRefused,
+    ServerBusy,
     ServerUnreachable,
     Source,
     SourceError,
 )
+from bundle_client.answers import of_the_service
 from tests.client.stand_in import StandIn
 
 Many = Callable[[str, list[Source]], list[Embedding]]
@@ -58,3 +60,8 @@ def test_a_missing_service_has_its_own_remedy(closed_port: int, many: Many) -> N
     (found,) = many(f"127.0.0.1:{closed_port}", [b"mug"])
     assert isinstance(found.error, ServerUnreachable)
     assert "make similar" in found.error.remedy
+
+
+def test_a_busy_service_is_none_that_has_exited() -> None:
+    with pytest.raises(ServerBusy, match="9 requests are in flight; wait"), of_the_service():
+        raise ServerBusy("9 requests are in flight", "wait")
