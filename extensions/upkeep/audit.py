@@ -94,17 +94,25 @@ def ask(packages: Iterable[Package], url: str = OSV) -> Answer:
 
 
 def _batch(packages: list[Package], url: str) -> Iterator[list[str]]:
-    queries = [
+    queries: list[dict[str, Any]] = [
         {"package": {"name": p.name, "ecosystem": p.ecosystem}, "version": p.version}
         for p in packages
     ]
+    for query, result in zip(queries, _post(queries, url), strict=True):
+        found = [flaw["id"] for flaw in result.get("vulns", ())]
+        while page := result.get("next_page_token"):  # where there are many, the rest
+            (result,) = _post([query | {"page_token": page}], url)
+            found += [flaw["id"] for flaw in result.get("vulns", ())]
+        yield sorted(found)
+
+
+def _post(queries: list[dict[str, Any]], url: str) -> list[dict[str, Any]]:
     request = urllib.request.Request(
         url, json.dumps({"queries": queries}).encode(), {"Content-Type": "application/json"}
     )
     with urllib.request.urlopen(request, timeout=30) as answer:
         results: list[dict[str, Any]] = json.load(answer)["results"]
-    for result in results:
-        yield sorted(flaw["id"] for flaw in result.get("vulns", ()))
+    return results
 
 
 def keep(answer: Answer, path: Path = KEPT) -> None:
