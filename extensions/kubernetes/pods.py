@@ -56,6 +56,9 @@ def is_ready(pod: Object) -> bool:
 
 def explain(pod: Object) -> str:
     """Why it does not run, as far as the cluster knows."""
+    if is_over(pod):
+        about = pod["status"]
+        return f"{about.get('reason', '')}: {about.get('message', '')}".strip(": ")
     for status in _containers(pod):
         waiting = status.get("state", {}).get("waiting", {})
         if waiting.get("reason") in (*HOPELESS, "CrashLoopBackOff"):

@@ -61,6 +61,9 @@ def test_why_it_does_not_run() -> None:
         "conditions": [{"type": "PodScheduled", "status": "False", "message": "no node has room"}],
     }
     assert pods.read_task(pod).error == "no node has room"
+    pod["status"] = {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}
+    task = pods.read_task(pod)
+    assert (task.state, task.error) == ("failed", "Evicted: low on memory")
 
 
 def test_a_refusal_is_one_line() -> None:
