@@ -31,6 +31,7 @@ from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.server import ask, up
 from scripts.server.labelled_photos import hand_over
+from scripts.server.served import serving
 from scripts.stacks import flavour
 from scripts.stacks.state import State
 from scripts.steps.reference import OUT
@@ -220,6 +221,17 @@ def ask_original(
         stack.run_step(trial.step, *trial.words, *as_words(asked))
         with np.load(out / OUT) as found:
             return str(found["what"]), found["first"]
+
+
+def require_still_served(version: Version) -> None:
+    """Else some of what was answered is another version's, and its own folder may be gone."""
+    now = serving(version.pipeline)
+    if now is None or now.number != version.number:
+        by = f"{now.title} is live now" if now else "nothing is live now"
+        raise UserError(
+            f"{version.title} was replaced while it was asked: {by}",
+            f"measure that one: make eval{version.pipeline.option}",
+        )
 
 
 def note(version: Version, shared: Shared, data: Path, found: Share | Measured, how: str) -> None:

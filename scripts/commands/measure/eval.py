@@ -65,6 +65,7 @@ def evaluate() -> dict[str, Any]:
     shown = str(folder.relative_to(ROOT))
     told = evaluation.warnings(figures, data.left_out, shown)
     with lock.one_at_a_time():
+        evaluating.require_still_served(version)
         with files.whole_folder(folder) as draft:
             evaluation.write(draft, about, figures, answers, read.items, told)
         evaluating.note_confidence(version, answers)
@@ -95,6 +96,7 @@ def evaluate_apart(server: State, version: Version, path: Path, data: Apart) -> 
     found = evaluating.measure_apart(server, version, data)
     about, folder = describe(version, path), name_folder()
     with lock.one_at_a_time():
+        evaluating.require_still_served(version)
         with files.whole_folder(folder) as draft:
             evaluation.write_measured(draft, about, found)
         shared = Shared(server.settings_at_start, version.pipeline)

@@ -36,6 +36,7 @@ from scripts.measuring.report import evaluation
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, evaluations
 from scripts.rollout.labelled import judge_drop
+from scripts.server import evaluating
 from tests.project import Project
 
 BIRDS = ("crow", "robin", "song thrush")
@@ -315,6 +316,19 @@ def test_the_classes_that_lost_are_named() -> None:
 def test_what_is_not_there_is_refused_before_a_server_is_started(tmp_path: Path) -> None:
     refused = Project.copy(tmp_path, FLAVOUR="local").make("eval", "EVAL=val")
     assert refused.stderr.startswith("error: there is no labelled data at ") and not refused.stdout
+
+
+def test_what_was_replaced_while_it_was_asked_gets_no_figure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a rollout at the same time."""
+    birds = Pipeline("birds", Path("birds.yaml"))
+    asked, other = (archive.Version(birds, number, "", {}, {}, {}) for number in (2, 3))
+    monkeypatch.setattr(evaluating, "serving", lambda _: asked)
+    evaluating.require_still_served(asked)
+    monkeypatch.setattr(evaluating, "serving", lambda _: other)
+    with pytest.raises(UserError, match=r"birds version 2 was replaced .* birds version 3 is live"):
+        evaluating.require_still_served(asked)
 
 
 def test_what_belongs_to_a_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
