@@ -35,11 +35,11 @@ class Paired:
 
     @property
     def low(self) -> float:
-        return self._middle - Z * self._deviation
+        return max(-1.0, self._middle - Z * self._deviation)
 
     @property
     def high(self) -> float:
-        return self._middle + Z * self._deviation
+        return min(1.0, self._middle + Z * self._deviation)
 
     @property
     def _shares(self) -> tuple[float, float]:

@@ -95,8 +95,9 @@ def as_csv(results: dict[str, Any]) -> str:
             one
             | {
                 "pictures_per_second": speed.get("median", ""),
-                "pictures_per_second_low": speed["low"],
-                "pictures_per_second_high": speed["high"],
+                # Of no round at all, both are 0.
+                "pictures_per_second_low": speed["low"] if speed["high"] else "",
+                "pictures_per_second_high": speed["high"] or "",
                 **{f"{name}_ms": latency[name]["median"] for name in latency},
                 "processor_ms_per_picture": sum(one["cpu_ms"].values()) or "",
                 **_division(one, results),

@@ -304,6 +304,7 @@ def test_as_many_as_are_needed_decide() -> None:
 
 def test_what_a_second_model_costs_in_points() -> None:
     assert str(Paired(30, 10, 1000)) == "-2.0 points (-3.3 to -0.7)"
+    assert str(Paired(1, 0, 1)) == "-100.0 points (-100.0 to +73.4)"  # and no more than all
 
 
 def test_the_classes_that_lost_are_named() -> None:

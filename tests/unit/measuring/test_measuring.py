@@ -339,12 +339,14 @@ def test_that_a_waterfall_is_unstable_is_written_beside_its_figures() -> None:
 
 def test_csv_marks_what_is_unstable_and_has_no_figure_for_what_failed() -> None:
     failed = measured(10, failure="no answer in time", concurrency=1)
-    table = results.as_csv(found(measured(50, 51), measured(10, 20, concurrency=8), failed))
-    steady, shaky, silent = csv.DictReader(io.StringIO(table))
+    never = measured(failure="no answer in time", concurrency=2)
+    table = results.as_csv(found(measured(50, 51), measured(10, 20, concurrency=8), failed, never))
+    steady, shaky, silent, none = csv.DictReader(io.StringIO(table))
     assert (steady["pictures_per_second"], steady["stable"]) == ("50.5", "True")
     assert float(steady["p50_ms"]) == pytest.approx((100 / 50 + 100 / 51) / 2)
     assert (shaky["pictures_per_second"], shaky["stable"]) == ("15.0", "False")
     assert (silent["pictures_per_second"], silent["p50_ms"]) == ("", "")
+    assert (none["pictures_per_second_low"], none["pictures_per_second_high"]) == ("", "")
     assert (shaky["pictures_per_second_low"], shaky["pictures_per_second_high"]) == ("10.0", "20.0")
 
 
