@@ -401,8 +401,9 @@ def _give(folder: Path) -> None:
         checkout = ROOT.stat()
         owner = (checkout.st_uid, checkout.st_gid) if checkout.st_uid else (admin_key.NOBODY,) * 2
         (folder / "cache").mkdir(exist_ok=True)
-        # Links themselves: steps write there, and root must not give away what lies elsewhere.
-        for path in (folder, *folder.rglob("*")):
+        # Links in it themselves: steps write there, and root must not give away what lies elsewhere.
+        top = folder.resolve()  # which may be another disk's
+        for path in (top, *top.rglob("*")):
             with suppress(FileNotFoundError):  # gone meanwhile
                 os.lchown(path, *owner)
         for secret in (admin_key.PATH, exposure.FOLDER / PRIVATE_KEY):

@@ -43,7 +43,8 @@ def test_root_gives_links_away_and_not_what_they_lead_to(
 ) -> None:
     """A step, which may be a program of somebody else's, writes there as another user."""
     given: list[str] = []
-    (build := tmp_path / "build").mkdir()
+    (there := tmp_path / "disk").mkdir()
+    (build := tmp_path / "build").symlink_to(there)
     (build / "link").symlink_to(tmp_path)
     (build / "gone").symlink_to(tmp_path / "nowhere")
     monkeypatch.setattr(containers, "ROOT", tmp_path)
@@ -53,7 +54,7 @@ def test_root_gives_links_away_and_not_what_they_lead_to(
     monkeypatch.setattr(os, "lchown", lambda path, *_: given.append(path.name))
     monkeypatch.setattr(os, "chown", lambda path, *_: pytest.fail(f"{path} is followed"))
     containers._give(build)
-    assert sorted(given) == ["build", "cache", "gone", "link"]
+    assert sorted(given) == ["cache", "disk", "gone", "link"]
 
 
 def test_what_goes_while_it_is_measured_takes_no_room(
