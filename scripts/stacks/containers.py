@@ -401,7 +401,7 @@ def _give(folder: Path) -> None:
         checkout = ROOT.stat()
         owner = (checkout.st_uid, checkout.st_gid) if checkout.st_uid else (admin_key.NOBODY,) * 2
         (folder / "cache").mkdir(exist_ok=True)
-        # Links in it themselves: steps write there, and root must not give away what lies elsewhere.
+        # Links in it themselves: steps write there, and what they lead to is not to be given away.
         top = folder.resolve()  # which may be another disk's
         for path in (top, *top.rglob("*")):
             with suppress(FileNotFoundError):  # gone meanwhile
