@@ -30,6 +30,8 @@ def why_not_docker() -> str | None:
     except (DockerException, OSError, ValueError) as fault:  # ValueError: of a wrong DOCKER_HOST
         if "Permission denied" in str(fault):
             return "Docker refuses this user (sudo usermod -aG docker $USER, then log in again)"
+        if host := os.environ.get("DOCKER_HOST"):
+            return f"no Docker engine answers at {host} (start it, or check DOCKER_HOST)"
         return "no Docker engine answers (start it: sudo systemctl start docker)"
     version = compose_version()
     if version is None:

@@ -103,7 +103,8 @@ def test_another_port_is_one_that_anybody_may_open(
 def test_a_docker_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
     monkeypatch.setenv("DOCKER_HOST", host)
     monkeypatch.setattr(shutil, "which", lambda name: name)
-    assert (engine.why_not_docker() or "").startswith("no Docker engine answers")
+    why = engine.why_not_docker() or ""
+    assert why.startswith(f"no Docker engine answers at {host} (") and "DOCKER_HOST" in why
 
 
 @pytest.mark.parametrize("name", ["my project", "it's", "a$b", "über"])
