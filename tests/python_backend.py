@@ -21,7 +21,7 @@ class Tensor:
 
 
 class TritonError(Exception):
-    INVALID_ARG, INTERNAL = "INVALID_ARG", "INTERNAL"
+    INVALID_ARG, INTERNAL, UNAVAILABLE = "INVALID_ARG", "INTERNAL", "UNAVAILABLE"
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)

@@ -12,6 +12,7 @@ from bundle_door.wire.over_http import plain
 from bundle_serving.health import find_example
 from bundle_serving.process import sockets
 from bundle_serving.protocol import kserve
+from bundle_serving.work import QUEUE_FULL
 
 pb = kserve.pb
 
@@ -21,7 +22,6 @@ IN_TRANSIT = {"LOADING", "UNLOADING"}
 
 # The server is overloaded: that is not a fault.
 BUSY = {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED}
-QUEUE_FULL = "maximum queue size"
 
 
 @dataclass(frozen=True)

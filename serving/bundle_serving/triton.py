@@ -20,6 +20,7 @@ from bundle_serving.process.faults import forget_frames
 from bundle_serving.process.server_log import log
 from bundle_serving.repeated import may_be_repeated
 from bundle_serving.step_reports import PartReports
+from bundle_serving.work import QUEUE_FULL
 
 TRIM_S = 5
 # Characters of an error, which travels in a header.
@@ -209,7 +210,8 @@ def answer_together(
             {n: part[0] if len(part) == 1 else np.concatenate(part) for n, part in parts.items()}
         )
     except Exception as fault:
-        return [failure(fault, callers_fault=False) for _ in requests]
+        busy = isinstance(fault, AskError) and QUEUE_FULL in str(fault)
+        return [failure(fault, callers_fault=False, busy=busy) for _ in requests]
     ends = np.cumsum([len(part) for part in parts[inputs[0]]])[:-1]
     split = {name: np.split(results[name], ends) for name in outputs}
     return [

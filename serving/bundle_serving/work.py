@@ -17,6 +17,8 @@ PROGRESSIVE = 2
 DECODED_WHOLE = 6
 # Said of a picture that waits for its turn (cores.py). The door and Envoy know it by these words.
 LATER = "other large pictures are being decoded; try again in a second"
+# What Triton says of a model for which too many requests wait already.
+QUEUE_FULL = "maximum queue size"
 
 # Of all texts together. Each counts with as many tokens as the longest, to which it is padded.
 CHARACTERS = 400_000

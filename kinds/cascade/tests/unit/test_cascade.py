@@ -1,6 +1,8 @@
 """Which pictures go on to the second network, and whose answer is whose."""
 
+from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -51,16 +53,38 @@ class Asked(dict[str, Tensor]):
         return ""
 
 
-def test_what_is_no_score_fails_no_other_request_of_its_execution() -> None:
-    scores = sure(np.full((1, 3, 4, 4), 95, np.uint8))
-    pixels = Tensor("PIXELS", np.zeros((1, 3, 4, 4), np.uint8))
-    requests = [
-        Asked(SCORES=Tensor("SCORES", scores * factor), PIXELS=pixels) for factor in (1, np.nan, 1)
-    ]
-    with program(ROOT / "model_repository" / "cascade_choice" / "1", []) as module:
-        model = module.TritonPythonModel()
-        model.cascade = Cascade("small", "large", 0.75)
-        answers = model.execute(requests)
+def ask(level: int, factor: float = 1) -> Asked:
+    scores = Tensor("SCORES", sure(np.full((1, 3, 4, 4), level, np.uint8)) * factor)
+    return Asked(SCORES=scores, PIXELS=Tensor("PIXELS", np.zeros((1, 3, 4, 4), np.uint8)))
+
+
+@pytest.fixture
+def module() -> Iterator[Any]:
+    with program(ROOT / "model_repository" / "cascade_choice" / "1", []) as found:
+        yield found
+
+
+def answer(module: Any, *requests: Asked) -> list[Any]:
+    model = module.TritonPythonModel()
+    model.cascade = Cascade("small", "large", 0.75)
+    answers: list[Any] = model.execute([*requests])
+    return answers
+
+
+def test_what_is_no_score_fails_no_other_request_of_its_execution(module: Any) -> None:
+    answers = answer(module, ask(95), ask(95, np.nan), ask(95))
     assert [bool(each.error) for each in answers] == [False, True, False]
     assert "NaN" in str(answers[1].error)
     assert answers[2].tensors[1].as_numpy().tolist() == [[b"small"]]
+
+
+@pytest.mark.parametrize(
+    ("why", "code"),
+    [("Exceeds maximum queue size", "UNAVAILABLE"), ("no such model", "INTERNAL")],
+)
+def test_what_the_second_refuses_is_refused_as_it_does(module: Any, why: str, code: str) -> None:
+    from bundle_serving.triton import AskError  # of the stand-in's
+
+    module.ask = Mock(side_effect=AskError(why))
+    sure, unsure = answer(module, ask(95), ask(60))
+    assert not sure.error and unsure.error.code == code and str(unsure.error) == why
