@@ -219,6 +219,8 @@ class Asked:
     def _find_first(self, how: How) -> NDArray[np.int64]:
         from scripts.intake import plain
 
+        if not self._pictures:
+            return np.zeros(0, np.int64)
         original = self._original.prepare_as(how)
         try:
             rows = np.concatenate(
