@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator
@@ -108,6 +109,9 @@ def whole_folder(target: Path) -> Iterator[Path]:
     """Yields a draft folder that replaces the target at the end and is removed on any failure."""
     target.parent.mkdir(parents=True, exist_ok=True)
     for leftover in target.parent.glob(f".{target.name}.*.tmp"):  # left by a killed run
+        aside = rf"\.{re.escape(target.name)}\.\d+\.old\.tmp"
+        if not target.exists() and re.fullmatch(aside, leftover.name):
+            leftover.rename(target)  # killed between the two renames below
         shutil.rmtree(leftover, ignore_errors=True)
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     old = target.with_name(f".{target.name}.{os.getpid()}.old.tmp")

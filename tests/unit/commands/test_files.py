@@ -108,3 +108,14 @@ def test_what_is_built_may_lie_on_another_disk(tmp_path: Path) -> None:
         files.empty(folder)
     assert link.is_symlink() and not any(link.iterdir())
     assert sorted(each.name for each in tmp_path.iterdir()) == ["elsewhere", "link"]
+
+
+def test_what_a_killed_command_had_put_aside_is_put_back(tmp_path: Path) -> None:
+    """As all versions, in the moment in which a backup takes their place."""
+    files.write(tmp_path / ".3.12.old.tmp" / "kept", "")
+    files.write(tmp_path / ".4.old.tmp" / "removed", "")  # on purpose: repository/shared.py
+    for name in ("3", "4"):
+        with pytest.raises(KeyboardInterrupt), files.whole_folder(tmp_path / name):
+            raise KeyboardInterrupt
+    left = sorted(str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*"))
+    assert left == ["3", "3/kept"]
