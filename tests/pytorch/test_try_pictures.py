@@ -205,7 +205,7 @@ def test_labels_in_another_order_are_told_apart_from_wrong_pictures(
 
 def test_no_picture_that_can_be_read(trained: Path, tmp_path: Path) -> None:
     network, items = tmp_path / "net.onnx", tmp_path / "items.json"
-    export(Wants(Coloured(), imagenet), USUAL["crop"], network, any_size=False)
+    export(Wants(Coloured(), imagenet), SIDE, network, any_size=False)
     (tmp_path / "broken.avif").write_bytes(b"no picture")
     items.write_text(json.dumps([("broken.avif", 0)]))
     wanted = try_pictures.Wanted(network, USUAL, len(NAMES), tmp_path, items, tmp_path / "out")
