@@ -243,15 +243,16 @@ def restore(backup: Backup) -> list[str]:
         _unpack(backup, contents)
         for name, content in _part(VERSIONS, backup).items():
             files.place(contents / content, versions / name)
+        # What users edit shares nothing: who writes into such a file would change a version's.
         for name, content in _part(OWN, backup).items():
-            files.place(contents / content, own / name)
+            files.copy(contents / content, own / name)
         for top in OF_THE_CHECKOUT:
             for name, content in _part(top, backup).items():
                 if not _is_edited(top, Path(name)):
                     continue
                 target = _home(top, name)
                 if not target.exists():
-                    files.place(contents / content, target)
+                    files.copy(contents / content, target)
                 elif files.sha256(target) != content:
                     kept.add(str(target.relative_to(ROOT)))
         if text:

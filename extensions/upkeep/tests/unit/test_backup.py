@@ -94,6 +94,18 @@ def test_what_was_saved_comes_back_elsewhere(here: Path, tmp_path: Path) -> None
     assert (twice[0] / "model.onnx").samefile(twice[1] / "model.onnx")
 
 
+def test_what_is_edited_after_a_restore_changes_no_version(here: Path, tmp_path: Path) -> None:
+    """A network that was added lies in its version, too."""
+    own = here / "own" / "networks" / "birds.onnx"
+    files.write(own, "a network" * 1000)
+    backup.save(tmp_path / "monday.tar", "0.1.0", "")
+    own.unlink()
+    restored(tmp_path / "monday.tar")
+    own.write_text("another")
+    version = here / "build" / "versions" / "1" / "onnx" / "model.onnx"
+    assert version.read_text() == "a network" * 1000
+
+
 def test_it_takes_the_place_of_an_earlier_one_alone(here: Path, tmp_path: Path) -> None:
     file, readme, pipe = (tmp_path / name for name in ("monday.tar", "README.md", "pipe"))
     for _ in range(2):
