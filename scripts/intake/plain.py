@@ -18,13 +18,18 @@ def pixels(file: bytes, how: Mapping[str, Any]) -> NDArray[np.uint8]:
     return crop(ImageOps.exif_transpose(Image.open(io.BytesIO(file))), how)
 
 
-def crop(picture: Image.Image, how: Mapping[str, Any]) -> NDArray[np.uint8]:
+def make_rgb(picture: Image.Image) -> Image.Image:
+    """16 bits keep their scale, and what is transparent is white."""
     if picture.mode.startswith("I;16"):
         picture = Image.fromarray((np.asarray(picture) // 256).astype(np.uint8))
     if picture.mode in ("RGBA", "LA", "P", "PA") or "transparency" in picture.info:
         picture = picture.convert("RGBA")
         picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
-    picture = picture.convert("RGB")
+    return picture.convert("RGB")
+
+
+def crop(picture: Image.Image, how: Mapping[str, Any]) -> NDArray[np.uint8]:
+    picture = make_rgb(picture)
     crop = how["crop"]
     height, width = (crop, crop) if isinstance(crop, int) else crop
     if program := how.get("program"):

@@ -49,10 +49,12 @@ def require(pictures: Sequence[str], out: Path | None) -> None:
 
 
 def save(file: bytes, out: Path, draw: Callable[[Image], None]) -> None:
-    from PIL import Image, ImageOps
+    from PIL import Image
+
+    from bundle_serving.pictures import decode
 
     with Image.open(io.BytesIO(file)) as image:
-        picture = ImageOps.exif_transpose(image).convert("RGB")
+        picture = decode(image)
     draw(picture)
     content = io.BytesIO()
     picture.save(content, Image.registered_extensions()[out.suffix.lower()])

@@ -28,6 +28,7 @@ from scripts.artefacts.onnx_file import BATCH, save, trace_to_file
 from scripts.base.errors import UserError
 from scripts.intake import metadata
 from scripts.intake.original import rows, session
+from scripts.intake.plain import make_rgb
 from scripts.steps.intake import CLOSE, require_whole
 from scripts.steps.networks import Network, make_asker
 
@@ -215,4 +216,4 @@ def _require_the_same(model: nn.Module, side: int, answers: str, path: Path) -> 
 
 
 def _open_picture(file: bytes) -> Image.Image:
-    return ImageOps.exif_transpose(Image.open(io.BytesIO(file))).convert("RGB")
+    return make_rgb(ImageOps.exif_transpose(Image.open(io.BytesIO(file))))

@@ -1,8 +1,11 @@
 """Detectors of transformers, by all that `make add-model` does below the server."""
 
+import io
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from benchmark.foreign.case import Case
 from kinds.detection.foreign import CASES, KINDS
@@ -24,3 +27,10 @@ def test_it_finds_what_transformers_finds_or_is_refused(case: Case, tmp_path: Pa
     files = [photo.read_bytes() for photo in of_mixed_sizes(tmp_path)]
     (folder := tmp_path / "detector").mkdir()
     require_as_expected(case, folder, files)
+
+
+def test_transformers_is_shown_16_bits_as_they_are_served() -> None:
+    from kinds.detection.detr import network  # after torchvision, which foreign.py imports
+
+    Image.fromarray(np.full((4, 5), 20_000, np.uint16)).save(file := io.BytesIO(), "PNG")
+    assert (np.asarray(network._open_picture(file.getvalue())) == 78).all()

@@ -203,6 +203,13 @@ def test_boxes_are_drawn_into_the_picture(ending: str, tmp_path: Path) -> None:
     assert not changed[60:90, 30:80].any()  # what is in a box is still seen
 
 
+def test_a_picture_of_16_bits_is_drawn_into_as_it_is_seen(tmp_path: Path) -> None:
+    file, out = io.BytesIO(), tmp_path / "drawn.png"
+    Image.fromarray(np.full((10, 20), 20_000, np.uint16)).save(file, "PNG")
+    drawing.save(file.getvalue(), out, lambda picture: None)
+    assert (np.asarray(Image.open(out)) == 78).all()
+
+
 def test_what_cannot_be_drawn_is_refused_before_it_is_asked(tmp_path: Path) -> None:
     for out, pictures, message in (
         (tmp_path / "drawn.txt", 1, "does not say what kind of picture"),
