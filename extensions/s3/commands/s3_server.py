@@ -5,6 +5,7 @@ make s3-down    stops it; its data is kept until make clean
 """
 
 import secrets
+import shlex
 import sys
 
 from extensions.s3.place import OPERATOR, SERVER, write_keys
@@ -52,7 +53,7 @@ def start(settings: Settings) -> None:
         port=s3_port.value_in(settings),
         bucket=BUCKET,
         server=SERVER,
-        operator=OPERATOR,
+        operator=shlex.quote(str(OPERATOR)),
     )
     if console.Form.is_json:
         console.write_json({"says": text})
