@@ -1,6 +1,7 @@
 """What libraries know by name or keep in a folder: taken whole, and in the size that is asked."""
 
 import errno
+import json
 import os
 from pathlib import Path
 from unittest.mock import Mock
@@ -57,6 +58,21 @@ def test_a_folder_that_does_not_say_its_size(tmp_path: Path) -> None:
             intake.take(str(tmp_path), "default", None, given, tmp_path / "model.onnx")
         assert what in refusal.value.remedy
     intake.take(str(tmp_path), "default", (32, 32), True, tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"image_processor_type": "Pix2StructImageProcessor"}, {"size": None}, {"image_std": [0] * 3}],
+    ids=str,
+)
+def test_a_processor_that_prepares_no_picture(more: dict[str, object], tmp_path: Path) -> None:
+    tiny = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    config = transformers.ViTConfig(hidden_size=16, image_size=32, patch_size=16, **tiny)
+    transformers.ViTForImageClassification(config).save_pretrained(tmp_path)
+    known = {"image_processor_type": "ViTImageProcessor", "size": {"height": 32, "width": 32}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(known | more))
+    with pytest.raises(UserError, match="prepares pictures in a way that is not known here"):
+        intake.take(str(tmp_path), "default", None, False, tmp_path / "model.onnx")
 
 
 class Two(torch.nn.Module):  # type: ignore[misc]
