@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -151,8 +151,9 @@ class Load:
     def hold_answer(self, size: int, client: str, end: Callable[[], None]) -> Iterator[None]:
         """Until all of it is on its way; it may be ended before that."""
         with Share(self, complete=False) as share:
-            with suppress(Refused):
-                self.make_room(share, size)
+            most = self.limits.in_flight_bytes
+            while size <= most < self.bytes + size and self._drop_some():
+                pass
             share.send(size, client, end)
             self.unread.add(share)
             yield

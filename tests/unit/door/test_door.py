@@ -477,6 +477,17 @@ def test_who_holds_most_makes_room_first(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [bool(sender.refused) for sender in (other, *many)] == [False, False, True]
 
 
+def test_an_answer_ends_others_only_where_that_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, ended = Clock(monkeypatch), list[str]()
+    load = Load(Limits(in_flight_bytes=100))
+    with load.hold_answer(10, "a", lambda: ended.append("a")):
+        clock.now = 5  # long enough to have read it
+        for size, expected in ((90, []), (101, []), (91, ["a"])):
+            with load.hold_answer(size, "b", lambda: ended.append("b")):
+                assert ended == expected
+    assert load.bytes == 0
+
+
 def test_a_body_that_comes_slowly_for_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, load = Clock(monkeypatch), Load(Limits())
     dripping, steady = senders(load, "a", "b")
