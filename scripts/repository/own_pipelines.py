@@ -70,17 +70,18 @@ def write_pipeline(pipeline: Pipeline, head: str) -> Iterator[None]:
 
 
 def remove(pipeline: Pipeline) -> None:
-    """All its files; what the server has loaded of it stays."""
-    own, models = folders.own(), {pipeline.recipe.ensemble, *pipeline.recipe.members}
-    there = folders.model_folders()
-    written = [there[model] for model in models & there.keys()]
-    pipelines.of_the_user().get(pipeline.name, _recipe(pipeline)).unlink(missing_ok=True)
+    """All its files; what the server has loaded of it stays. Its ensemble goes first, without which
+    its models are written anew; and its recipe last, by which another try finds what is left."""
+    own, there = folders.own(), folders.model_folders()
+    models = (pipeline.recipe.ensemble, *pipeline.recipe.members)
+    written = [there[model] for model in models if model in there]
     laid_out = [
         *(folder for folder in written if folder.is_relative_to(own.folder)),
         *(live.REPOSITORY / model for model in models),
     ]
     for folder in (*laid_out, archive.home(pipeline), own.networks / pipeline.name):
         shutil.rmtree(folder, ignore_errors=True)
+    pipelines.of_the_user().get(pipeline.name, _recipe(pipeline)).unlink(missing_ok=True)
 
 
 def _recipe(pipeline: Pipeline) -> Path:

@@ -2,19 +2,28 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 from onnx import TensorProto, helper, save
 from onnx import load as load_onnx
 
 from scripts.artefacts.manifest import lines_of, tell_repeated
+from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.schema import load
+from scripts.repository import archive, live, own_pipelines
 from scripts.repository.custom import recipe
-from scripts.repository.own_pipelines import require_a_name, require_new, write_pipeline
+from scripts.repository.own_pipelines import (
+    require_a_name,
+    require_new,
+    write_models,
+    write_pipeline,
+)
 from scripts.repository.sources import find_source, require_trusted
 from scripts.server import engines
 from scripts.server.agreeing import samples
@@ -149,6 +158,34 @@ def test_nothing_is_left_of_what_failed(network: Path) -> None:
         assert (own.models / "test_pets_onnx" / "config.pbtxt").exists()
         raise KeyboardInterrupt
     assert not path.exists() and not list(own.models.glob("test_pets*"))
+
+
+def test_a_removal_that_was_killed_is_taken_up_again(
+    network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the rest would be nobody's, and keep others from the name."""
+    monkeypatch.setenv("OWN", str(tmp_path / "own"))
+    monkeypatch.setattr(live, "REPOSITORY", tmp_path / "live")
+    monkeypatch.setattr(archive, "HERE", tmp_path / "versions")
+    own, pipeline = folders.own(), Pipeline("pets", recipe("pets", {"ONNX": str(network)}))
+    write_models(pipeline.recipe, own.models)
+    files.write(own.recipes / "pets.yaml", yaml.safe_dump(pipeline.recipe.model_dump(mode="json")))
+    files.write(archive.home(pipeline) / "1" / archive.RECORD, "{}")
+    rmtree, removed = shutil.rmtree, list[Path]()
+
+    def be_killed(folder: Path, ignore_errors: bool) -> None:
+        rmtree(folder, ignore_errors=ignore_errors)
+        removed.append(folder)
+        if len(removed) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "rmtree", be_killed)
+    with pytest.raises(KeyboardInterrupt):
+        own_pipelines.remove(pipelines.find_pipeline("pets"))
+    assert removed[0] == own.models / "pets"  # the ensemble, by which the others are told whole
+    own_pipelines.remove(pipelines.find_pipeline("pets"))
+    assert not [path for path in tmp_path.rglob("pets*") if path.name != network.name]
+    require_new(pipeline)
 
 
 def test_a_sample_is_a_picture_and_what_it_shows(tmp_path: Path) -> None:
