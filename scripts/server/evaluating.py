@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from bundle_door.watching import accuracy
 from bundle_serving.address import Address
 from scripts.artefacts.exporting import as_words
-from scripts.base import console, files
+from scripts.base import console, files, lock
 from scripts.base.errors import UserError
 from scripts.evaluation.figures import TOP, Apart, Figures, Measured, compute_figures
 from scripts.evaluation.labelled import Item, find_folder, match_classes
@@ -215,7 +215,8 @@ def ask_original(
     if trial is None:
         return None
     folder, names = find_folder(data.items)
-    with hand_over(names) as out:
+    # A step ends another one of its image, which a command may be at work with.
+    with lock.one_at_a_time(), hand_over(names) as out:
         asked = {"onnx": version.workspace.onnx, "labelled": folder}
         asked |= {"items": out / "items.json", "out": out}
         stack.run_step(trial.step, *trial.words, *as_words(asked))

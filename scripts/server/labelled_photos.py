@@ -33,9 +33,10 @@ SHOWN = 3
 
 @contextmanager
 def hand_over(items: Sequence[Any]) -> Iterator[Path]:
-    """A folder for a step, with the items that it is asked about."""
+    """A folder for a step, with the items that it is asked about. What a killed command left of it,
+    `make prune` removes."""
     (ROOT / "build").mkdir(exist_ok=True)
-    with TemporaryDirectory(dir=ROOT / "build", prefix=".eval") as temporary:
+    with TemporaryDirectory(dir=ROOT / "build", prefix=".eval", suffix=".tmp") as temporary:
         (Path(temporary) / "items.json").write_text(json.dumps(items))
         yield Path(temporary)
 

@@ -11,12 +11,14 @@ from scripts.stacks import flavour, state
 
 def main() -> int:
     wanted = Settings.load().replicas
-    known = state.load()
-    many = flavour.many_of(known) if known else None
-    if known is None or many is None:
-        raise UserError("there is one server here, or none", "for several: docs/measuring/scale.md")
-    if wanted is None:
-        raise UserError("no REPLICAS given", "say how many servers: make scale REPLICAS=4")
-    with lock.one_at_a_time():
+    with lock.one_at_a_time():  # a rollout that ends meanwhile leaves other servers
+        known = state.load()
+        many = flavour.many_of(known) if known else None
+        if known is None or many is None:
+            raise UserError(
+                "there is one server here, or none", "for several: docs/measuring/scale.md"
+            )
+        if wanted is None:
+            raise UserError("no REPLICAS given", "say how many servers: make scale REPLICAS=4")
         many.scale(known, wanted)
     return 0

@@ -5,7 +5,7 @@
 The live version keeps serving until the new one is ready, and stays if that fails to load.
 """
 
-from scripts.base import console
+from scripts.base import console, lock
 from scripts.recipes import pipelines
 from scripts.repository import live
 from scripts.repository.shared import Shared
@@ -17,6 +17,12 @@ from scripts.stacks import flavour, state
 
 
 def main() -> int:
+    with lock.one_at_a_time():
+        load()
+    return 0
+
+
+def load() -> None:
     server = state.require()
     server.require_one_server()
     own = (named := arguments.load().triton_model) in loaded_beside.list_own()
@@ -36,4 +42,3 @@ def main() -> int:
             console.note(
                 f"loaded: {live.describe_network(name, model.version)}, version {model.version}"
             )
-    return 0

@@ -17,30 +17,35 @@ from scripts.stacks import state
 
 
 def main() -> int:
-    name, there = arguments.load().name, pipelines.of_the_user()
-    if name not in there:
-        raise UserError(
-            f"NAME={name} is not a pipeline of yours" if name else "no NAME given",
-            f"yours: {', '.join(sorted(there)) or 'none'}",
-        )
-    pipeline = pipelines.find_pipeline(name)
-    if pipeline.is_main and state.load():
-        raise UserError(
-            f"{name} is the main pipeline of the server",
-            "make another one that first (make up MAIN=resnet50), or make down",
-        )
-    with lock.one_at_a_time():
-        remove(pipeline)
+    name = arguments.load().name
+    require_there(name)
+    # Another command may be adding it, removing it, or making it the main one.
+    with lock.one_at_a_time(lock.OF_ADDITIONS), lock.one_at_a_time():
+        require_there(name)
+        remove(pipelines.find_pipeline(name))
     console.note(f"removed: {name}")
     return 0
 
 
+def require_there(name: str) -> None:
+    if name not in (there := pipelines.of_the_user()):
+        raise UserError(
+            f"NAME={name} is not a pipeline of yours" if name else "no NAME given",
+            f"yours: {', '.join(sorted(there)) or 'none'}",
+        )
+
+
 def remove(pipeline: Pipeline) -> None:
-    server = state.load()
+    server, name = state.load(), pipeline.name
+    if pipeline.is_main and server:
+        raise UserError(
+            f"{name} is the main pipeline of the server",
+            "make another one that first (make up MAIN=resnet50), or make down",
+        )
     loaded_beside.unload(pipeline, server)
-    own_pipelines.remove(pipeline)
-    if pipelines.find_noted() == pipeline.name:
-        pipelines.forget_main()
     shared = Shared(state.settings_in_use(), pipeline)
+    shared.forget()  # first where another one of this name would find it
+    own_pipelines.remove(pipeline)
+    if pipelines.find_noted() == name:
+        pipelines.forget_main()
     shared.push_live()
-    shared.forget()

@@ -16,14 +16,19 @@ from scripts.stacks.state import State
 
 
 def main() -> int:
+    with lock.one_at_a_time():
+        unload()
+    return 0
+
+
+def unload() -> None:
     server = state.require()
     name = models.find_triton_model(server)
     many = flavour.many_of(server)
     if many and name != server.main and name in server.pipelines:
-        with lock.one_at_a_time():
-            many.unload(server, name)
+        many.unload(server, name)
         console.note(f"unloaded from each server: {name}")
-        return 0
+        return
     server.require_one_server()
     if name in models.pipeline():
         raise UserError(
@@ -33,15 +38,14 @@ def main() -> int:
     loaded_beside.forget(name)
     if not models.in_memory(server, name):
         console.note(f"{name} is not loaded")
-        return 0
+        return
     members = models.only_of(name, models.list_loaded_steps(server))
     for model in (name, *members):
-        unload(server, model)
+        _unload(server, model)
     console.note(f"unloaded: {', '.join((name, *members))}")
-    return 0
 
 
-def unload(server: State, model: str) -> None:
+def _unload(server: State, model: str) -> None:
     with console.waiting(f"unloading {model}") as waiting:
         Control(server.admin, models.LONGEST_S).unload(model)
         while models.in_memory(server, model):

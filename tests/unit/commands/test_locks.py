@@ -7,16 +7,24 @@ import threading
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from bundle_door.access import key_file
+from scripts.artefacts.workspace import Workspace
 from scripts.base import lock as locks
 from scripts.base.errors import UserError
 from scripts.base.lock import find_holder, hold_lock, private
+from scripts.evaluation.labelled import Item
+from scripts.recipes import pipelines
 from scripts.repository import own_pipelines
-from scripts.server import own_main
+from scripts.server import evaluating, own_main, up
 from scripts.settings.settings import DEFAULTS, Settings
+from scripts.stacks import flavour, state
+from scripts.stacks.state import State
 
 # As somebody else: which of these files can be locked.
 INTRUDER = """
@@ -129,3 +137,77 @@ def test_who_adds_a_pipeline_looks_for_its_name_alone(monkeypatch: pytest.Monkey
         held.clear()
         with pytest.raises(Stopped):
             add()
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The locks that are held at the moment."""
+    found: list[Path] = []
+
+    @contextlib.contextmanager
+    def hold(path: Path, _: object) -> Iterator[None]:
+        found.append(path)
+        try:
+            yield
+        finally:
+            found.remove(path)
+
+    monkeypatch.setattr(locks, "hold_lock", hold)
+    return found
+
+
+@pytest.mark.parametrize("command", ["serve.load", "serve.unload", "operate.scale"])
+def test_what_changes_the_server_looks_at_it_alone(
+    held: list[Path], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Which servers there are, and with which versions, another command may just be changing."""
+
+    def look() -> None:
+        assert held == [locks.OF_CHANGES]
+        raise Stopped
+
+    for name in ("load", "require"):
+        monkeypatch.setattr(state, name, look)
+    with pytest.raises(Stopped):
+        import_module(f"scripts.commands.{command}").main()
+
+
+def test_who_removes_a_pipeline_looks_at_it_alone(
+    held: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another command may be making it the main one, adding it, or removing it."""
+
+    def look(*_: object) -> None:
+        assert held == [locks.OF_ADDITIONS, locks.OF_CHANGES]
+        raise Stopped
+
+    command = import_module("scripts.commands.serve.remove_model")
+    monkeypatch.setenv("NAME", "birds")
+    there = iter([{"birds": Path()}, {}, {"birds": Path()}, {"birds": Path()}])
+    monkeypatch.setattr(pipelines, "of_the_user", lambda: next(there))
+    monkeypatch.setattr(pipelines, "find_pipeline", look)
+    with pytest.raises(UserError, match="NAME=birds is not a pipeline of yours"):
+        command.main()
+    with pytest.raises(Stopped):
+        command.main()
+
+
+def test_the_step_that_asks_the_original_runs_alone(
+    held: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container of an image of which there is one."""
+
+    def run_step(*_: object) -> None:
+        assert held == [locks.OF_CHANGES]
+        raise Stopped
+
+    recipe = SimpleNamespace(ask_original=lambda *_: SimpleNamespace(step="", words=()))
+    version: Any = SimpleNamespace(
+        pipeline=SimpleNamespace(recipe=recipe), workspace=Workspace(Path())
+    )
+    monkeypatch.setattr(up, "settings_of", lambda *_: None)
+    monkeypatch.setattr(flavour, "stack", lambda *_: SimpleNamespace(run_step=run_step))
+    items = [Item("a.jpg", "a", Path("val/a.jpg"))]
+    data = evaluating.Data(Path("val"), items, 0, ["a"], np.zeros(1, np.int64))
+    with pytest.raises(Stopped):
+        evaluating.ask_original(State("cpu", "", {}), version, data)
