@@ -4,8 +4,10 @@ Vectors come from the caller. The file is a zip archive of the list of pictures 
 that is searched: its checksums tell a damaged one, which the graph's own reader would believe.
 """
 
+import errno
 import json
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +23,11 @@ from scripts.base.errors import UserError
 PICTURES, GRAPH = "pictures.json", "graph.usearch"
 # What is searched at first; more if those are not wanted.
 AT_FIRST = 32
+# What is raised where an archive or what is in it is not whole.
+DAMAGED = (
+    *(zipfile.BadZipFile, zlib.error, EOFError),
+    *(KeyError, TypeError, ValueError, RuntimeError),
+)
 
 
 @dataclass(frozen=True)
@@ -125,9 +132,12 @@ class PictureIndex:
         try:
             with path.open("rb") as file, zipfile.ZipFile(file) as archive:
                 return cls._parse(json.loads(archive.read(PICTURES)), archive.read(GRAPH))
-        except (zipfile.BadZipFile, EOFError, KeyError, TypeError, ValueError, RuntimeError) as why:
+        except (*DAMAGED, OSError) as why:
+            # A damaged archive may send its reader to before its beginning.
+            if isinstance(why, OSError) and why.errno != errno.EINVAL:
+                raise
             raise UserError(
-                f"{path} cannot be read: {str(why).splitlines()[0]}",
+                f"{path} cannot be read: {(str(why) or repr(why)).splitlines()[0]}",
                 "remove it, and build it anew: make index IN=photos",
             ) from None
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -119,6 +120,20 @@ while True:
         assert len(PictureIndex.load(path)) in (10, 200)
     filled(20).save(path)
     assert list(tmp_path.iterdir()) == [path]  # the drafts of the killed are gone too
+
+
+def test_whatever_byte_is_damaged_it_is_one_line(tmp_path: Path) -> None:
+    """In its list of files at the end, from which its reader goes everywhere."""
+    path = tmp_path / "pictures.zip"
+    filled(3).save(path)
+    whole = path.read_bytes()
+    for place in range(whole.index(b"PK\x01\x02"), len(whole)):
+        for flipped in (0x01, 0x08, 0x80):
+            damaged = bytearray(whole)
+            damaged[place] ^= flipped
+            path.write_bytes(damaged)
+            with suppress(UserError):
+                PictureIndex.load(path)
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "text", "flipped", "another list", "no graph"])
