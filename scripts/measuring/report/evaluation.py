@@ -10,8 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from PIL import Image, ImageOps
+from PIL import Image
 
+from bundle_serving.pictures import decode
 from scripts.evaluation.figures import TOP, Figures, Measured, as_dict
 from scripts.evaluation.labelled import Item
 from scripts.evaluation.scores import Answers, OfClass
@@ -227,7 +228,7 @@ def _thumbnail(item: Item, confidence: float) -> Thumbnail:
     file = io.BytesIO()
     try:
         with Image.open(item.source) as image:
-            small = ImageOps.exif_transpose(image).convert("RGB")
+            small = decode(image)
             small.thumbnail((THUMBNAIL, THUMBNAIL))
             small.save(file, "JPEG", quality=80)
     except OSError:

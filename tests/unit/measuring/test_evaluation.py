@@ -1,5 +1,7 @@
 """How right a model is: labelled data as people have it, and the figures."""
 
+import base64
+import io
 import json
 import os
 from math import isclose
@@ -448,3 +450,13 @@ def test_a_candidate_is_judged_by_labelled_data(
     found = judge_drop(Drop(first, second, of), "9 of val", 1, ["crow 9 -> 4 of 9"])
     assert bool(found.objection) == objects
     assert said in (found.objection or found.what)
+
+
+def test_pictures_are_shown_as_they_are_served(tmp_path: Path) -> None:
+    """Pillow clips 16 bits to 255: what is grey would be white."""
+    grey = tmp_path / "grey.png"
+    Image.fromarray(np.full((40, 40), 30_000, np.uint16)).save(grey)
+    shown = evaluation._thumbnail(Item("grey.png", "crow", grey), 0.5).image
+    content = base64.b64decode(shown.partition(",")[2])
+    with Image.open(io.BytesIO(content)) as small:
+        assert abs(np.asarray(small).mean() - 30_000 / 257) < 2
