@@ -108,7 +108,10 @@ class Gpu(Cpu):
         one, two = (self.settings.replace_with(NETWORK_INSTANCES=number) for number in "12")
         is_copied = self._count_copies(plan, one) != self._count_copies(plan, two)
         decodes = self._decodes and self.settings.preprocess == "python"
-        return axes_on_gpu(self.settings.cores, is_copied, decodes)
+        if found := axes_on_gpu(self.settings.cores, is_copied, decodes):
+            return found
+        name = self.main.name
+        raise UserError(f"{name} has no settings to be tuned on a GPU", "measure it: make bench")
 
     def _count_copies(self, made: Workspace, settings: Settings) -> int:
         """As they are configured: not all kinds ask the setting."""

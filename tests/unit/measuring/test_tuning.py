@@ -101,6 +101,19 @@ def test_each_flavour_varies_what_matters_there(
         assert found["precision"] == ["auto", "fp32"] and found["network"] == list(shares(2))
 
 
+def test_a_kind_with_nothing_to_vary_on_a_gpu_says_so(tmp_path: Path) -> None:
+    """As a classifier of texts: its number of copies is fixed, and it decodes nothing."""
+    recipe = SimpleNamespace(
+        model_names=[], network_model=lambda engine: "resnet50_trt", fit=lambda *_: None
+    )
+    main: Any = SimpleNamespace(name="texts", recipe=recipe)
+    settings = Settings(DEFAULTS | {"CORES": "2"})
+    hardware = hardware_of(flavour.stack("gpu", settings), settings, main, tmp_path)
+    plan: Any = {"fp16": None}
+    with pytest.raises(UserError, match="texts has no settings to be tuned on a GPU"):
+        hardware.axes(plan)
+
+
 def test_throughput_wants_a_lead_that_is_no_chance() -> None:
     goal = Goal(None)
     assert goal.concurrencies(2) == [8]
