@@ -83,6 +83,11 @@ def triton(name: str, connect: Connect) -> Contender:
 
 
 def bundle(way: str, up: State) -> Contender:
+    if up.http.certificate or up.http.api_key:
+        raise UserError(
+            "this server asks for TLS or keys, which the others do not",
+            "compare like with like: make rivals BIND=127.0.0.1",
+        )
     if way == AROUND and up.flavour != "local":
         raise UserError(
             f"{AROUND} is Triton's own socket, which is inside the container here",

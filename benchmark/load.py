@@ -19,14 +19,17 @@ from dataclasses import dataclass
 import grpc
 import psutil
 
+from bundle_serving import CACHE
+from bundle_serving.health import COMPUTED
 from bundle_serving.protocol.kserve import pb
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 
 ANSWER_TIMEOUT_S = 60
 
-# Of a question to Triton that is nothing but the bytes of a picture.
-RAW = {"Inference-Header-Content-Length": "0"}
+# Of a question to Triton that is nothing but the bytes of a picture. The same ones come again and
+# again, and none is to be answered from memory.
+RAW = {"Inference-Header-Content-Length": "0"} | COMPUTED
 
 # A connection: a picture goes in, an answer comes out.
 Ask = Callable[[bytes], bytes]
@@ -90,6 +93,7 @@ def over_grpc(target: str) -> Connect:
         request = pb.ModelInferRequest(
             model_name=model, inputs=[tensor], raw_input_contents=[picture]
         )
+        request.parameters[CACHE].bool_param = False
         return bytes(request.SerializeToString())
 
     @contextmanager

@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
     began, answered = time.monotonic(), 0
     while (passed := time.monotonic() - began) < 60 * options.minutes:
         tell(subject, passed, f"{answered:,} answered")
-        answered += len(measure(question, CLIENTS, BETWEEN_S).latencies)
+        answered += measure(question, CLIENTS, BETWEEN_S).answered
     tell(subject, passed, f"{answered:,} answered")
     return 0
 
@@ -85,9 +85,11 @@ def harm_processes(subject: Subject, seconds: float, kill_every: float) -> int:
             )
             time.sleep(min(BETWEEN_S, kill_every, seconds - passed))
             if time.monotonic() > killed + kill_every:
-                killed, victim = time.monotonic(), next(victims)
-                harm(subject.running()[victim][0], signal.SIGKILL)
-                console.note(f"a process was killed: {victim}")
+                victim = next(victims)
+                if found := subject.running().get(victim):  # else it is not back yet
+                    killed = time.monotonic()
+                    harm(found[0], signal.SIGKILL)
+                    console.note(f"a process was killed: {victim}")
     tell(subject, passed, f"{len(good.waits):,} good ones asked, {good.count_failed()} lost")
     if good.count_failed():
         raise UserError(f"{good.count_failed()} good requests were lost", "see make logs")

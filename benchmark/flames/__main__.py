@@ -66,7 +66,7 @@ def main(argv: list[str] | None = None) -> int:
         script = subprocess.run(read, capture_output=True, text=True)
     if script.returncode:
         raise UserError(f"perf recorded nothing: {said.strip()[-200:]}", "as root, with linux-perf")
-    stacks, requests = fold(script.stdout, names), len(found.latencies)
+    stacks, requests = fold(script.stdout, names), found.answered
     here = machine(up)
     title = (
         f"{found.images_per_second:.0f} pictures a second, {options.clients} at a time, on "

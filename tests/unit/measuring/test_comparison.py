@@ -1,15 +1,28 @@
 """What the comparison counts, and what it lays out for the textbook's server."""
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any
 
+import grpc
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from benchmark import soak
 from benchmark.compare import Cell, sum_up
-from benchmark.contenders import OURS
-from benchmark.load import Answer, Round, summary
+from benchmark.contenders import OURS, bundle
+from benchmark.load import Answer, Connect, Round, over_grpc, over_http, summary
+from bundle_serving import CACHE
+from bundle_serving.address import Address
+from bundle_serving.protocol.kserve import pb
 from scripts.artefacts.manifest import Manifest
+from scripts.base.errors import UserError
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.textbook import server
 
@@ -69,3 +82,68 @@ def test_the_textbook_gets_the_same_network_and_normalises_in_python(tmp_path: P
     assert (taken.name, taken.type.tensor_type.elem_type) == ("input", TensorProto.FLOAT)
     beside = {path.name for path in (tmp_path / "repository" / "preprocessing" / "1").iterdir()}
     assert beside == {"model.py", "recipe.json", "vision.py"}
+
+
+@contextmanager
+def http_server(seen: list[str | None]) -> Iterator[Connect]:
+    class Seeing(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            seen.append(self.headers["Cache-Control"])
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Seeing) as up:
+        Thread(target=up.handle_request, daemon=True).start()
+        yield over_http(f"127.0.0.1:{up.server_port}", "/")
+
+
+@contextmanager
+def grpc_server(seen: list[bool]) -> Iterator[Connect]:
+    class Seeing(grpc.GenericRpcHandler):  # type: ignore[misc]
+        def service(self, _: object) -> Any:
+            def answer(message: bytes, _: object) -> bytes:
+                asked = pb.ModelInferRequest.FromString(message)
+                seen.append(asked.parameters[CACHE].bool_param)
+                return b""
+
+            return grpc.unary_unary_rpc_method_handler(answer)
+
+    up = grpc.server(ThreadPoolExecutor(1), handlers=[Seeing()])
+    port = up.add_insecure_port("127.0.0.1:0")
+    up.start()
+    yield over_grpc(f"127.0.0.1:{port}")
+    up.stop(0)
+
+
+def test_no_answer_comes_from_memory() -> None:
+    """The same pictures are sent again and again, and CACHE_MB may be set."""
+    headers, parameters = list[str | None](), list[bool]()
+    for up in (http_server(headers), grpc_server(parameters)):
+        with up as connect, connect() as ask:
+            ask(b"a picture")
+    assert (headers, parameters) == (["no-cache"], [False])
+
+
+@pytest.mark.parametrize("asks_for", [{"certificate": Path("cert.pem")}, {"api_key": "a key"}])
+def test_a_server_that_is_open_to_others_is_not_compared(asks_for: dict[str, Any]) -> None:
+    up: Any = SimpleNamespace(flavour="local", http=Address("127.0.0.1", 8000, **asks_for))
+    with pytest.raises(UserError, match="asks for TLS or keys"):
+        bundle(OURS, up)
+
+
+def test_who_is_not_back_yet_is_not_killed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a server that loads for long, say."""
+    running = iter([{"server": [None], "door": [None]}, {"server": ["a process"]}])
+    killed: list[str] = []
+    good = SimpleNamespace(waits=[], count_failed=lambda: 0)
+    subject: Any = SimpleNamespace(memory=lambda: 0, running=lambda: next(running, {}))
+    monkeypatch.setattr(soak, "harm", lambda process, how: killed.append(process))
+    monkeypatch.setattr(soak, "hostile", nullcontext)
+    monkeypatch.setattr(soak, "Bystanders", lambda *_, **__: nullcontext(good))
+    assert soak.harm_processes(subject, 0.1, 0.01) == 0
+    assert killed == ["a process"]
