@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from scripts.settings.settings import Settings
 
 NAME = "kubernetes"
+START = "make cluster-up"
 # By this machine alone, on its own ports.
 IS_REACHED_HERE = True
 ABOUT = "kubernetes: as cpu, in pods of a cluster (`make cluster-up`)."

@@ -44,6 +44,7 @@ class Keys:
     secret: str
     token: str
     region: str
+    source: str = "AWS_ACCESS_KEY_ID"  # what names it
 
     def file(self) -> str:
         """In the format of ~/.aws/credentials, for start_server."""
@@ -141,7 +142,7 @@ def _load_servers(settings: Settings, operator: Keys) -> Keys:
     except KeyError as fault:
         raise UserError(f"{where} has no {fault.args[0]} under [default]", _FILE) from None
     token, region = written.get("aws_session_token", ""), written.get("region", operator.region)
-    return Keys("the server's key", key, secret, token, region)
+    return Keys("the server's key", key, secret, token, region, s3_server_credentials.name)
 
 
 def _region(region: str, location: Location) -> str:

@@ -22,6 +22,7 @@ from urllib3.exceptions import HTTPError
 
 from extensions.s3.access import CONNECT_S, Access
 from extensions.s3.location import Location
+from extensions.s3.settings import s3_server_credentials
 from scripts.base.errors import UserError
 
 PAGE = "see extensions/s3/README.md"
@@ -57,7 +58,7 @@ def _explain_answer(fault: ClientError, access: Access) -> UserError:
     if code == "InvalidAccessKeyId":
         return UserError(
             f"S3 does not know {keys.whose} {keys.key}",
-            "check AWS_ACCESS_KEY_ID, and that it belongs to this server",
+            f"check {keys.source}, and that it belongs to this server",
         )
     if code == "SignatureDoesNotMatch":
         if _knows_strangers(access):
@@ -75,10 +76,12 @@ def _explain_answer(fault: ClientError, access: Access) -> UserError:
             f"the session token of {keys.whose} has expired: {message}", "log in again"
         )
     if code in ("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraint"):
-        right = error.get("Region") or headers.get("x-amz-bucket-region") or ""
+        right = error.get("Region") or headers.get("x-amz-bucket-region") or "the one of the bucket"
         return UserError(
             f"the region {keys.region} is wrong: {message}",
-            f"export AWS_REGION={right or 'the one of the bucket'}",
+            f"write region = {right} into {keys.source}"
+            if keys.source == s3_server_credentials.name
+            else f"export AWS_REGION={right}",
         )
     if code == "NoSuchBucket":
         return UserError(

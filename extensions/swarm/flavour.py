@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from scripts.settings.settings import Settings
 
 NAME = "swarm"
+START = "make swarm-up"
 # On any node, by others too.
 IS_REACHED_HERE = False
 ABOUT = "swarm: as cpu, on the nodes of a Docker Swarm (`make swarm-up`)."

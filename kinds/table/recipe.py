@@ -191,7 +191,7 @@ class Table(Recipe):
 
     def read_labelled(self, path: Path) -> Labelled:
         if not self.classes:
-            raise UserError(f"{self.ensemble} gives values, not classes", "omit EVAL")
+            raise UserError(f"{self.ensemble} gives values, not classes", "do without: EVAL=none")
         return rows.read_labelled(path, self.columns, self.width)
 
     def name_classes(self, made: Workspace) -> Sequence[str]:

@@ -17,6 +17,7 @@ from bundle_serving import infer
 from bundle_serving.address import Address
 from bundle_serving.infer import Answer, Question
 from scripts.base.errors import UserError
+from scripts.stacks import state
 
 TIMEOUT_S = 60
 # What an answer of /classify calls what it found, and how much of it each has.
@@ -66,7 +67,9 @@ def ask_traced(
         raise explain_refusal(response.status, content)
     timings = read_timings(response.headers.get("server-timing", ""))
     if not timings:
-        raise UserError("the server does not say where the time went", "restart it: make up")
+        raise UserError(
+            "the server does not say where the time went", f"restart it: {state.name_start()}"
+        )
     began, prepared, connected, ended = (1000 * each for each in times)
     before = {"preparing the request": prepared - began, "connecting": connected - prepared}
     if is_file:

@@ -135,7 +135,7 @@ def _from_disk(path: Path, transform: Transform) -> Inputs:
         else:
             rows.append(data)
     if not rows:
-        raise UserError(f"no pictures at {path}", "give a folder: make bench IMAGES=photos")
+        raise UserError(f"no pictures at {path}", "give a folder of pictures: IMAGES=photos")
     return Inputs(path.resolve().name, tuple(rows))
 
 

@@ -65,7 +65,7 @@ class OfPictures(Recipe):
         if self.reading == "multi-label":
             raise UserError(
                 f"several labels of {self.ensemble} may be right, and EVAL has one a picture",
-                "omit EVAL",
+                "do without: EVAL=none",
             )
         return read_files(path, PICTURES.has)
 

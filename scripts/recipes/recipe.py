@@ -287,7 +287,7 @@ class Recipe(Part):
     def read_labelled(self, path: Path) -> Labelled:
         raise UserError(
             f"{self.ensemble} names no classes that labelled data could be compared with",
-            "omit EVAL",
+            "do without: EVAL=none",
         )
 
     def read_apart(self, path: Path, made: Workspace) -> Apart | None:

@@ -7,12 +7,19 @@ from scripts.recipes import configs
 from scripts.recipes.layout import Engine
 from scripts.repository import archive, live, model_folders
 from scripts.repository.archive import Version
+from scripts.stacks import state
 
 STAYS = "the live version keeps serving"
+# Of flavours that limit it.
+MORE_ROOM = {
+    "cpu": "give the server more memory (make up MEMORY=…)",
+    "gpu": "give the server more memory (make up GPU_MEMORY=…)",
+}
 
 
 def describe_anyway(version: Version) -> str:
-    return f"to roll it out anyway: make rollout{version.pipeline.option} ANYWAY=1"
+    which = f"{version.pipeline.option} VERSION={version.number}"
+    return f"to roll it out anyway: make rollout{which} ANYWAY=1"
 
 
 def require_sound(old: Version, new: Version, engine: Engine) -> None:
@@ -89,14 +96,14 @@ def _describe_start(version: Version) -> str:
     words = {"MODEL": version.pipeline.mark}
     words |= {name: word for name, word in version.own_settings.items() if name in own}
     given = (f"{name}={shlex.quote(word)}" for name, word in words.items() if word)
-    return " ".join(["make up", *given])
+    return " ".join([state.name_start() if version.pipeline.is_main else "make up", *given])
 
 
-def require_room(needed: int, room: int | None, new: Version) -> None:
+def require_room(needed: int, room: int | None, new: Version, flavour: str) -> None:
     """Enough memory for both versions during the switch."""
     if room is not None and needed > room:
         raise UserError(
             f"{new.title} needs {needed / 2**20:.0f} MiB beside the live version, but only "
             f"{room / 2**20:.0f} MiB are free",
-            f"{STAYS}; give the server more memory (MEMORY=, make up) or use fewer processes",
+            f"{STAYS}; {MORE_ROOM.get(flavour, 'end other programs')}, or use fewer processes",
         )

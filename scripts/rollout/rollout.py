@@ -143,7 +143,7 @@ def prove(up_now: Up, target: int, how: str, judge_labels: bool) -> Proved:
         partial(layouts.lay_out, new, layout),
         questions[golden:] if up_now.stack.many else (),
     )
-    require_room(memory, up_now.stack.room(), new)
+    require_room(memory, up_now.stack.room(), new, up_now.server.flavour)
     return Proved(new, questions, answers, contest)
 
 

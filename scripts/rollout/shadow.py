@@ -99,9 +99,10 @@ def try_unseen(
     """Ends with the old version alone, whatever was seen. Ctrl-C ends it early, or, where a rollout
     begins with it, the rollout."""
     if up_now.stack.many:
+        which = f"{up_now.version.pipeline.option} VERSION={target}"
         raise UserError(
             "copies are made by the door of one server, and here are several",
-            "send the version a share of the requests: make rollout CANARY=10",
+            f"send the version a share of the requests: make rollout{which} CANARY=10",
         )
     proved = prove(up_now, target, history.SHADOW, judge_labels=False)
     switch = InPlace.make(up_now, proved)

@@ -67,7 +67,7 @@ class Data:
 def read_data(version: Version, path: Path) -> Data:
     recipe, name = version.pipeline.recipe, version.pipeline.ensemble
     if not version.workspace.onnx.is_dir():
-        raise UserError(f"{name} has no network that could be evaluated", "omit EVAL")
+        raise UserError(f"{name} has no network that could be evaluated", "do without: EVAL=none")
     labelled = recipe.read_labelled(path)
     classes = recipe.name_classes(version.workspace)
     truth = match_classes(labelled, classes, name)

@@ -1,6 +1,7 @@
 """Takes in a network of the user's own: its recipe, its export, its check."""
 
 import os
+import shlex
 import shutil
 from collections.abc import Mapping
 
@@ -118,6 +119,13 @@ def import_version(pipeline: Pipeline, weights: str) -> str:
             name, sources.find_source(weights), {"SIZE": "x".join(map(str, sides(crop)))}
         )
     return str(made)
+
+
+def describe_publish(pipeline: Pipeline, source: str) -> str:
+    """The call that makes a version of what FROM= names."""
+    call, own = f"make publish{pipeline.option}", pipeline.recipe.settings
+    word = Settings.weights.name if Settings.weights.name in own else next(iter(own), "")
+    return f"{call} {word}={shlex.quote(source)}" if word else f"change its files, then {call}"
 
 
 def _ensure_tensorflow(source: sources.Source) -> None:

@@ -94,4 +94,7 @@ def explain_unchanged(
         " ".join(f"{name}={shlex.quote(values.get(name, ''))}" for name in changed)
         for values in (now, asked)
     )
-    return f"asking the server as it runs, with {runs}; to change that: make up{options} {wanted}"
+    start = state.USUAL_START
+    if not (options or Settings.flavour.name in changed):
+        start = state.name_start()
+    return f"asking the server as it runs, with {runs}; to change that: {start}{options} {wanted}"

@@ -6,6 +6,7 @@ from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history
 from scripts.repository.archive import Version
+from scripts.stacks import state
 from scripts.stacks.stack import Stack
 from scripts.stacks.state import State
 
@@ -27,7 +28,7 @@ def find_served_version(pipeline: Pipeline | None = None) -> Version:
 
 def brings_up(pipeline: Pipeline) -> str:
     """The command that starts it."""
-    return f"make up{pipeline.option}"
+    return state.name_start() if pipeline.is_main else f"make up{pipeline.option}"
 
 
 def describe_server(server: State, version: Version) -> str:

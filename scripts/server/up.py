@@ -223,7 +223,8 @@ def find_restored() -> State | None:
             return None
         reason = unhealthy_reason(stack, known, known.main)
         if reason and not _is_restored(stack, known):
-            raise UserError(f"the server does not answer ({reason})", "make up restarts it")
+            remedy = f"{state.name_start()} restarts it"
+            raise UserError(f"the server does not answer ({reason})", remedy)
         return known
 
 

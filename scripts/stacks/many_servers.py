@@ -93,7 +93,8 @@ class ManyServers(DockerStack):
 
     def prepare(self) -> None:
         if self._settings.replicas == 0:
-            raise UserError("with REPLICAS=0 no server runs", "say how many: make scale REPLICAS=2")
+            remedy = "say how many: make scale REPLICAS=2" if state.load() else "give REPLICAS=2"
+            raise UserError("with REPLICAS=0 no server runs", remedy)
         super().prepare()
 
     def _require_room(self, replicas: int) -> None:

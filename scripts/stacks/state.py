@@ -19,6 +19,7 @@ PATH = RUN / "state.json"
 FLAVOURS = ("gpu", "cpu", "local", *(each.NAME for each in settings.FLAVOURS))
 # The log of the last server that failed to start.
 REFUSED = RUN / "refused.log"
+USUAL_START = "make up"
 SERVES_ON = "the server from before serves on; make logs shows what the new one said"
 
 
@@ -101,6 +102,15 @@ def require() -> State:
     if known is None:
         raise UserError("no server is running", "start one: make up")
     return known
+
+
+def name_start() -> str:
+    """The command that starts what is noted again, and no other flavour in its place."""
+    with suppress(UserError):
+        if known := load():
+            started = {each.NAME: str(each.START) for each in settings.FLAVOURS}
+            return started.get(known.flavour, USUAL_START)
+    return USUAL_START
 
 
 def settings_in_use() -> Settings:

@@ -27,7 +27,7 @@ from scripts.base import console, files, interrupts, tables
 from scripts.base.errors import UserError
 from scripts.server.triton import triton_api
 from scripts.settings import arguments
-from scripts.stacks import admin_key
+from scripts.stacks import admin_key, state
 
 # Between two looks at what is there: of time, and in terms of what the last took; and while S3 is
 # away.
@@ -49,7 +49,7 @@ def main() -> int:
     else:
         kept = Kept.find(of.value_in(asked), key.value_in(asked))
         if not kept.records:
-            console.note("nothing was kept; KEEP says what is: make up KEEP=1%")
+            console.note(f"nothing was kept; KEEP says what is: {state.name_start()} KEEP=1%")
         elif is_elsewhere(asked.to):
             with console.waiting(f"copying to {asked.to}") as waiting:
                 count = Store.open(asked.to).add(kept.records, kept.fetch, waiting.show)

@@ -30,6 +30,7 @@ from scripts.recipes import pipelines
 from scripts.rollout import rollout
 from scripts.rollout.rollout import InPlace
 from scripts.settings import arguments
+from scripts.stacks import state
 
 
 def main() -> int:
@@ -57,7 +58,7 @@ def read(place: str, pictures: str, private: Path | None) -> list[Past]:
         return replaying.read_log(Path(place), Path(pictures))
     if pasts := replaying.read_kept(Kept.find(place, private)):
         return pasts
-    raise UserError("nothing was kept", "KEEP says what is: make up KEEP=1%")
+    raise UserError("nothing was kept", f"KEEP says what is: {state.name_start()} KEEP=1%")
 
 
 def read_labels(text: str) -> dict[str, str]:

@@ -48,7 +48,7 @@ def evaluate() -> dict[str, Any]:
     pipeline = pipelines.find_asked_pipeline()
     path = evaluations.find_data(pipeline)
     if path is None:
-        raise UserError("no labelled data given", "name a folder with one for each class: EVAL=val")
+        raise UserError("no labelled data given", "name some: EVAL=val (docs/measuring/eval.md)")
     evaluations.require_given()
     server = running(pipeline)
     version = find_served_version(pipeline)

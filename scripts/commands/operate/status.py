@@ -20,7 +20,6 @@ from scripts.server.triton import models, triton_api
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
-REMEDY = "start one: make up"
 MOST_EVENTS = 5  # of the keeper's restorations
 
 
@@ -37,7 +36,7 @@ def main() -> int:
             raise UserError("with REPLICAS=0 no server runs", "say how many: make scale REPLICAS=2")
         raise UserError(
             f"{version.serving} does not answer on the {known.flavour} server ({reason})",
-            lost or REMEDY,
+            lost or f"start it: {state.name_start()}",
         )
     console.say(f"ready · {describe_shortly(known, version)}", version=version.number)
     servers = stack.many.find_addresses(known) if stack.many else {}

@@ -60,7 +60,8 @@ def find_one(pipeline: Pipeline) -> list[str]:
         raise UserError(f"{setting} names {len(asked)} files", "make trace takes only one")
     if setting in pictures.EXAMPLES and not Path(asked[0]).is_file():
         raise UserError(
-            f"{asked[0]} is not a file", f"name one: make trace {pictures.EXAMPLES[setting][1]}"
+            f"{asked[0]} is not a file",
+            f"name one: make trace{pipeline.option} {pictures.EXAMPLES[setting][1]}",
         )
     pipeline.recipe.require_asked(asked, os.environ)
     return asked

@@ -40,7 +40,7 @@ def remove(pipeline: Pipeline) -> None:
     if pipeline.is_main and server:
         raise UserError(
             f"{name} is the main pipeline of the server",
-            "make another one that first (make up MAIN=resnet50), or make down",
+            f"make another one that first ({state.name_start()} MAIN=resnet50), or make down",
         )
     loaded_beside.unload(pipeline, server)
     shared = Shared(state.settings_in_use(), pipeline)

@@ -32,8 +32,8 @@ def unload() -> None:
     server.require_one_server()
     if name in models.pipeline():
         raise UserError(
-            f"{live.describe_network(name)} is needed to answer pictures",
-            "change it and make load it, or stop serving with make down",
+            f"{live.describe_network(name)} is needed by the main pipeline",
+            f"to load it anew: make load TRITON_MODEL={name}; to stop serving: make down",
         )
     loaded_beside.forget(name)
     if not models.in_memory(server, name):

@@ -24,10 +24,9 @@ OTHERS = ("FROM", "ONNX")
 def main() -> int:
     pipeline = pipelines.find_asked_pipeline()
     if source := next((os.environ[word] for word in OTHERS if os.environ.get(word)), None):
-        raise UserError(
-            "FROM= begins another pipeline",
-            f"for a new version of {pipeline.name}: make publish{pipeline.option} WEIGHTS={source}",
-        )
+        call = own_network.describe_publish(pipeline, source)
+        remedy = f"for a new version of {pipeline.name}: {call}"
+        raise UserError("FROM= begins another pipeline", remedy)
     if os.environ.get("LABELS"):
         raise UserError(
             "a new version has its pipeline's labels, and LABELS= changes nothing",

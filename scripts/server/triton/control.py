@@ -21,7 +21,7 @@ from bundle_serving.protocol.kserve import ModelConfig
 from scripts.base import interrupts, lock
 from scripts.base.errors import UserError
 from scripts.server.triton import triton_api
-from scripts.stacks import admin_key
+from scripts.stacks import admin_key, state
 
 if TYPE_CHECKING:
     from tritonclient.utils import InferenceServerException
@@ -69,7 +69,7 @@ class Control:
             if time.monotonic() > deadline:
                 raise UserError(
                     f"{', '.join(sorted(at_work))} did not load within {self.limit:g} s",
-                    "restart it: make down && make up",
+                    f"restart it: make down && {state.name_start()}",
                 )
             time.sleep(0.1)
 
@@ -107,7 +107,7 @@ class Control:
         if REFUSED in message:
             return UserError(
                 f"{self.address} rejects the key in {admin_key.SHOWN}",
-                "make up restarts it with this key",
+                f"{state.name_start()} restarts it with this key",
             )
         if fault.status() == "StatusCode.DEADLINE_EXCEEDED":
             return UserError(

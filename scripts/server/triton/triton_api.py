@@ -58,7 +58,7 @@ def _ask(
         if refusal.code == http.client.FORBIDDEN:
             raise UserError(
                 f"{request.host} rejects the key in {admin_key.SHOWN}",
-                "make up restarts it with this key",
+                f"{state.name_start()} restarts it with this key",
             ) from None
         kind = Missing if refusal.code == http.client.NOT_FOUND else UserError
         raise kind(_message(refusal), "see make logs") from None
@@ -74,7 +74,7 @@ def remedy_of_silence() -> str:
     need that."""
     elsewhere = place.find(state.settings_in_use())
     there = f", though {elsewhere.title} answers" if elsewhere else ""
-    return f"if this persists{there}: make down && make up"
+    return f"if this persists{there}: make down && {state.name_start()}"
 
 
 def _message(refusal: urllib.error.HTTPError) -> str:

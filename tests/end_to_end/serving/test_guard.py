@@ -264,8 +264,8 @@ def test_load_and_unload(served: Project) -> None:
         (("load",), "no TRITON_MODEL given", "TRITON_MODEL="),
         (("load", "TRITON_MODEL=nothing"), "no model nothing", PIPELINE),
         (("unload", "TRITON_MODEL=../run"), "no model ../run", PIPELINE),
-        (("unload", f"TRITON_MODEL={PIPELINE}"), "is needed to answer pictures", "make down"),
-        (("unload", "TRITON_MODEL=preprocessing"), "is needed to answer pictures", "make down"),
+        (("unload", f"TRITON_MODEL={PIPELINE}"), "is needed by the main pipeline", "make down"),
+        (("unload", "TRITON_MODEL=preprocessing"), "is needed by the main pipeline", "make down"),
         (("load", f"TRITON_MODEL={SPARE}"), "load failed", "make logs"),
     ],
 )

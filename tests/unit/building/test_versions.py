@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -17,9 +19,16 @@ from scripts.recipes.layout import CPU
 from scripts.repository import archive, history, layout_number, live
 from scripts.repository.archive import Version
 from scripts.repository.history import BEGINS, PUBLISHED, REMOVED, SERVES, STAYED, Event
-from scripts.rollout.preflight import describe_anyway, require_same_shapes, require_trained
+from scripts.rollout import shadow
+from scripts.rollout.preflight import (
+    describe_anyway,
+    require_room,
+    require_same_shapes,
+    require_trained,
+)
 from scripts.rollout.stream import Answer
 from scripts.rollout.verdict import Agreement, Figures, is_undecided, objection
+from scripts.server.own_network import describe_publish
 from scripts.server.triton.control import pin_steps, serving_both
 from scripts.settings import arguments
 from scripts.settings.settings import DEFAULTS
@@ -185,11 +194,42 @@ def test_untrained_weights_do_not_follow_trained_ones(here: Path) -> None:
     trained, random = versions
     with pytest.raises(UserError, match="version 2 has untrained weights") as refused:
         require_trained(trained, random)
-    assert refused.value.remedy.endswith(": make rollout ANYWAY=1")
+    assert refused.value.remedy.endswith(": make rollout VERSION=2 ANYWAY=1")
     other = replace(random, pipeline=replace(random.pipeline, name="birds"))
-    assert describe_anyway(other).endswith(": make rollout MODEL=birds ANYWAY=1")
+    assert describe_anyway(other).endswith(": make rollout MODEL=birds VERSION=2 ANYWAY=1")
     for old, new in ((trained, trained), (random, random), (random, trained)):
         require_trained(old, new)
+
+
+def test_what_several_servers_do_instead_of_copies_is_of_the_same_pipeline(here: Path) -> None:
+    live = kept(None, "a network")
+    birds = replace(live, pipeline=replace(live.pipeline, name="birds"))
+    running: Any = SimpleNamespace(version=birds, stack=SimpleNamespace(many=True))
+    with pytest.raises(UserError) as refused:
+        shadow.try_unseen(3, running, 10, 60, may_end_early=True)
+    assert refused.value.remedy.endswith(": make rollout MODEL=birds VERSION=3 CANARY=10")
+
+
+@pytest.mark.parametrize(
+    ("flavour", "more"), [("cpu", "up MEMORY=…"), ("gpu", "GPU_MEMORY=…"), ("local", "programs")]
+)
+def test_more_memory_comes_from_where_the_flavour_has_it(
+    here: Path, flavour: str, more: str
+) -> None:
+    with pytest.raises(UserError) as refused:
+        require_room(2 << 30, 1 << 30, kept(None, "a network"), flavour)
+    assert more in refused.value.remedy
+
+
+def test_a_new_version_is_made_by_a_setting_of_its_pipeline() -> None:
+    for pipeline in pipelines.every():
+        call = describe_publish(pipeline, "my birds.onnx")
+        assert f"make publish{pipeline.option}" in call
+        if own := pipeline.recipe.settings:
+            (word,) = {each for each in own if f" {each}='my birds.onnx'" in call}
+            assert word == "WEIGHTS" or "WEIGHTS" not in own
+        else:
+            assert "=my" not in call
 
 
 def test_pictures_to_compare_on_are_many_and_varied() -> None:

@@ -4,6 +4,7 @@ import json
 import os
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +13,13 @@ from extensions.kubernetes import flavour, preflight, where
 from extensions.kubernetes import settings as own
 from extensions.kubernetes.kubectl import Kubectl
 from scripts.base.errors import UserError
+from scripts.recipes import pipelines
+from scripts.server.running import explain_unchanged
+from scripts.server.served import brings_up
+from scripts.server.triton import triton_api
 from scripts.settings.settings import Settings
 from scripts.stacks import state
-from scripts.stacks.many_servers import require_room
+from scripts.stacks.many_servers import ManyServers, require_room
 from scripts.stacks.state import State
 
 ASKED = {"cpu": "2", "memory": "3Gi"}
@@ -143,3 +148,28 @@ def test_more_pods_than_there_is_room_for_are_refused(
 def test_what_is_no_number_of_pods_is_refused(count: str) -> None:
     with pytest.raises(UserError, match=f"REPLICAS={count} must be 0 or a positive integer"):
         Settings.load({"REPLICAS": count})
+
+
+def test_what_no_pod_answers_is_started_in_the_cluster(tmp_path: Path) -> None:
+    """And no server here in its place."""
+    assert brings_up(pipelines.main()) == "make up"
+    State(flavour.NAME, "x", {"REPLICAS": "0"}).save(tmp_path / "state.json")
+    assert brings_up(pipelines.main()) == "make cluster-up"
+    assert "make down && make cluster-up" in triton_api.remedy_of_silence()
+    wanted = {"ARCH": "resnet18"}
+    assert explain_unchanged(["ARCH"], {}, wanted).endswith(": make cluster-up ARCH=resnet18")
+    beside = explain_unchanged(["ARCH"], {}, wanted, " MODEL=birds")
+    assert beside.endswith(": make up MODEL=birds ARCH=resnet18")
+    other = explain_unchanged(["FLAVOUR"], {"FLAVOUR": flavour.NAME}, {"FLAVOUR": "cpu"})
+    assert other.endswith(": make up FLAVOUR=cpu")
+
+
+def test_no_pods_are_scaled_where_there_are_some(tmp_path: Path) -> None:
+    none: Any = SimpleNamespace(_settings=Settings.load({"REPLICAS": "0"}))
+    with pytest.raises(UserError) as refused:
+        ManyServers.prepare(none)
+    assert refused.value.remedy == "give REPLICAS=2"
+    State(flavour.NAME, "x", {"REPLICAS": "0"}).save(tmp_path / "state.json")
+    with pytest.raises(UserError) as refused:
+        ManyServers.prepare(none)
+    assert refused.value.remedy.endswith(": make scale REPLICAS=2")

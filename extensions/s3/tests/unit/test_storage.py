@@ -150,6 +150,26 @@ def test_what_aws_answers_becomes_a_cause_and_a_remedy(
     assert all(word in line for word in words)
 
 
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        ("InvalidAccessKeyId", "check S3_SERVER_CREDENTIALS,"),
+        ("PermanentRedirect", "write region = eu-north-1 into S3_SERVER_CREDENTIALS"),
+    ],
+)
+def test_a_fault_of_the_servers_key_names_its_file(code: str, remedy: str, tmp_path: Path) -> None:
+    file = tmp_path / "server.credentials"
+    file.write_text(KEYS.file())
+    settings = settings_with(S3_SERVER_CREDENTIALS=str(file))
+    answer = {"Error": {"Code": code, "Message": "…", "Region": "eu-north-1"}}
+    with (
+        pytest.raises(UserError) as refused,
+        explain_faults(Access(AWS, KEYS, settings).of_server()),
+    ):
+        raise ClientError(answer, "ListObjectsV2")  # type: ignore[arg-type]
+    assert refused.value.remedy.startswith(remedy)
+
+
 @contextmanager
 def listening(certificate: Path | None, answers: bool = True) -> Iterator[int]:
     """Somebody behind a port, with TLS or without, who is no S3 server."""
