@@ -84,13 +84,18 @@ def of_timm(config: Mapping[str, Any]) -> dict[str, Any]:
         channels, height, width = config["input_size"]
         share = float(config.get("crop_pct") or 0.875)
         crop = (int(height), int(width))
-        fit = {"center": "crop", "squash": "squash", "border": "letterbox"}
+        fits = {"center": "crop", "squash": "squash", "border": "letterbox"}
+        fit = fits[config.get("crop_mode") or "center"]
+        mean = _levels(config["mean"], channels)
+        # Its borders have the mean colour; ours are as grey.
+        pad = {"pad": round(255 * sum(mean) / len(mean))} if fit == "letterbox" else {}
         return {
             **_crop(crop),
             "resize": int(min(crop) / share),
-            "fit": fit[config.get("crop_mode") or "center"],
+            "fit": fit,
+            **pad,
             "interpolation": _filter(config.get("interpolation") or "bilinear"),
-            "mean": _levels(config["mean"], channels),
+            "mean": mean,
             "std": _levels(config["std"], channels),
         }
     except (KeyError, TypeError, ValueError):

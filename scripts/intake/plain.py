@@ -1,5 +1,6 @@
 """A picture as a training prepares it, step by step: what the served preprocessing is compared
-with. Shares no code with it, so that a wrong step cannot agree with itself."""
+with. Shares no code with it, so that a wrong step cannot agree with itself; but for samples of more
+than 8 bits, of which no training says what they are."""
 
 import io
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from bundle_serving.own_steps import prepare
+from bundle_serving.pictures import to_8_bits
 from scripts.intake.signature import Signature
 
 
@@ -20,8 +22,8 @@ def pixels(file: bytes, how: Mapping[str, Any]) -> NDArray[np.uint8]:
 
 def make_rgb(picture: Image.Image) -> Image.Image:
     """16 bits keep their scale, and what is transparent is white."""
-    if picture.mode.startswith("I;16"):
-        picture = Image.fromarray((np.asarray(picture) // 256).astype(np.uint8))
+    if picture.mode[0] in "IF":
+        picture = Image.fromarray(to_8_bits(np.asarray(picture)))
     if picture.mode in ("RGBA", "LA", "P", "PA") or "transparency" in picture.info:
         picture = picture.convert("RGBA")
         picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
@@ -35,10 +37,9 @@ def crop(picture: Image.Image, how: Mapping[str, Any]) -> NDArray[np.uint8]:
     if program := how.get("program"):
         return prepare(program, how.get("packages", ""), picture, (height, width))
     filter_ = getattr(Image.Resampling, how["interpolation"].upper())
-    # How much larger than the crop the picture becomes first.
-    margin = how["resize"] / min(height, width)
     sides = np.array(picture.size, float)
-    wanted = np.floor(np.array([width, height]) * margin)
+    # As much larger than the crop as its short side becomes first; in whole numbers, as they are.
+    wanted = np.array([width, height]) * how["resize"] // min(height, width)
     if how["fit"] == "squash":
         now = wanted
     elif how["fit"] == "letterbox":
@@ -51,10 +52,10 @@ def crop(picture: Image.Image, how: Mapping[str, Any]) -> NDArray[np.uint8]:
     resized = picture.resize((int(now[0]), int(now[1])), filter_)
     array = np.asarray(resized)
     if how["fit"] == "letterbox":
-        framed = np.full((height, width, 3), how["pad"], np.uint8)
-        top, left = (height - array.shape[0]) // 2, (width - array.shape[1]) // 2
-        framed[top : top + array.shape[0], left : left + array.shape[1]] = array
-        return framed
+        around = ((height, height), (width, width), (0, 0))
+        framed = np.pad(array, around, constant_values=how["pad"])
+        top, left = height - (height - array.shape[0]) // 2, width - (width - array.shape[1]) // 2
+        return framed[top : top + height, left : left + width]
     spare = np.array(array.shape[:2]) - (height, width)
     top, left = (spare // 2 if how["middle"] == "first" else np.round(spare / 2)).astype(int)
     return array[top : top + height, left : left + width]

@@ -190,12 +190,14 @@ class Asked:
     def __init__(self, original: Any, items: Sequence[tuple[Path, int]], classes: int) -> None:
         from PIL import Image, ImageOps
 
+        from scripts.intake import plain
+
         self._original, self._classes = original, classes
         self._pictures, truth = list[Any](), list[int]()
         for path, number in items:
             try:
                 with Image.open(path) as file:
-                    picture = ImageOps.exif_transpose(file)
+                    picture = plain.make_rgb(ImageOps.exif_transpose(file))
             except Exception:  # Pillow's, of files that are damaged or too large, are of many kinds
                 continue
             picture.thumbnail((LARGEST, LARGEST))

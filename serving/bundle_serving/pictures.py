@@ -292,7 +292,7 @@ def _orientation(image: Image.Image) -> int:
 def _rgb(image: Image.Image) -> Image.Image:
     """Any mode -> RGB: transparency over white, 16 bits and floats scaled to 8."""
     if image.mode.startswith("I") or image.mode == "F":
-        image = Image.fromarray(_to_8_bits(np.asarray(image)))
+        image = Image.fromarray(to_8_bits(np.asarray(image)))
     if image.mode in ("LA", "PA", "RGBa") or "transparency" in image.info:
         image = image.convert("RGBA")
     if image.mode == "RGBA":
@@ -302,7 +302,7 @@ def _rgb(image: Image.Image) -> Image.Image:
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
-def _to_8_bits(grey: NDArray[Any]) -> NDArray[np.uint8]:
+def to_8_bits(grey: NDArray[Any]) -> NDArray[np.uint8]:
     """16-bit samples keep their scale. What else there is does not tell its own: the narrowest
     usual range that holds the samples is taken for it, or else they are stretched."""
     if grey.dtype.kind == "u":

@@ -283,3 +283,28 @@ def test_the_original_is_shown_what_is_served(what: str) -> None:
     assert served[0, 0, 5] == (5 if what == "16 bits" else 255)
     shown = pixels_of_the_original(file.getvalue(), {**metadata.USUAL, **asdict(how)})
     assert (shown.transpose(2, 0, 1) == served).all()
+
+
+@pytest.mark.parametrize("size", [(300, 400), (400, 300), (61, 250)])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"resize": 342, "crop": 299},  # of torchvision's Inception; 342 / 299 * 299 is less
+        {"resize": 230, "crop": 224, "fit": "squash"},
+        {"resize": 256, "crop": 224, "fit": "letterbox", "pad": 7},  # some is cut off
+        {"resize": 237, "crop": (224, 320), "fit": "letterbox"},
+    ],
+)
+def test_the_original_is_shown_as_much_as_is_served(
+    sizes: dict[str, Any], size: tuple[int, int]
+) -> None:
+    file, how = save(scene().resize(size), "PNG"), Transform(**sizes, decode="full")
+    shown = pixels_of_the_original(file, {**metadata.USUAL, **asdict(how)})
+    assert (shown.transpose(2, 0, 1) == to_pixels(file, how)).all()
+
+
+@pytest.mark.parametrize("odd", [odd for odd in CATALOGUE if odd.name[:5] in ("32-bi", "float")])
+def test_the_original_is_shown_what_is_served_of_deep_samples(odd: Odd) -> None:
+    how = Transform(256, 224, decode="full")
+    shown = pixels_of_the_original(odd.data(), {**metadata.USUAL, **asdict(how)})
+    assert (shown.transpose(2, 0, 1) == to_pixels(odd.data(), how)).all()
