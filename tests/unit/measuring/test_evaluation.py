@@ -389,14 +389,6 @@ def test_the_page_and_the_tables_show_the_same(tmp_path: Path) -> None:
     assert len(told) == 2 and "1 could not be read" in told[0]
 
 
-def test_a_picture_of_16_bits_is_shown_as_it_is(tmp_path: Path) -> None:
-    grey = np.full((8, 8), 100 * 257, np.uint16)
-    Image.fromarray(grey).save(tmp_path / "grey.png")
-    shown = evaluation._thumbnail(Item("grey.png", "", tmp_path / "grey.png"), 0.5).image
-    with Image.open(io.BytesIO(base64.b64decode(shown.partition(",")[2]))) as small:
-        assert abs(np.asarray(small).mean() - 100) < 3
-
-
 def test_figures_of_their_own_have_a_page_and_a_line(tmp_path: Path) -> None:
     figures = {"mAP": Interval(0.5, 0.4, 0.625), "mAP at overlap 0.5": Interval(0.75, 0.7, 0.8)}
     found = Measured(figures, {"<mug>": 0.25, "car": 0.75}, 12, {"broken.jpg": "not a picture"})
