@@ -69,7 +69,10 @@ class Api:
                 # As many as it takes at most; a batch of more is refused.
                 rows = min(asked.rows, answer.config.max_batch_size)
                 charge_once(self._keys, request.note, rows - 1)
-        response = await self._triton.infer(model, asked, request.onwards, waits=waits)
+        try:
+            response = await self._triton.infer(model, asked, request.onwards, waits=waits)
+        except Refused as refused:
+            raise hide_id(refused, request_id, asked.id) from None
         if request_id:
             response.id = asked.id
         return make_answer(response, asked)
@@ -177,6 +180,15 @@ class Api:
     def _json(self, request: Request, kind: Any) -> Any:
         """The body's JSON; without a body, the defaults."""
         return parse(request.body or b"{}", kind)
+
+
+def hide_id(refused: Refused, request_id: str, given: str) -> Refused:
+    """Triton says it before the cause: as if it had been asked under the client's own, if any."""
+    said = str(refused)
+    if not request_id or request_id not in said:
+        return refused
+    told = said.replace(request_id, given or "<id_unknown>")
+    return Refused(refused.status, told, refused.headers)
 
 
 def model(named: Named) -> dict[str, str]:

@@ -34,10 +34,10 @@ from bundle_door.limits import (
     Share,
 )
 from bundle_door.paths import routes
-from bundle_door.paths.api import load_parameter
+from bundle_door.paths.api import Api, load_parameter
 from bundle_door.paths.plain import AT_ONCE, PlainQuestions, top_of, why
 from bundle_door.paths.routes import open_to_all
-from bundle_door.requests import Request
+from bundle_door.requests import Note, Request
 from bundle_door.service import Service, encode_answer
 from bundle_door.triton import join_answers
 from bundle_door.watching.steps import Report, Steps
@@ -741,6 +741,30 @@ def test_a_card_that_goes_while_it_is_asked_for_is_not_there(
 def test_what_triton_puts_before_a_cause_is_left_out(before: str, ensemble: str) -> None:
     told = why(Refused(503, f"{before}{ensemble}Exceeds maximum queue size"))
     assert told["cause"] == "Exceeds maximum queue size"
+
+
+class Refusing(Counting):
+    """As Triton words it, with the id of the request."""
+
+    async def infer(self, model: str, asked: Asked, *_: Any, **__: Any) -> pb.ModelInferResponse:
+        found = pb.ModelInferRequest.FromString(b"".join(asked.pieces))
+        raise Refused(503, f"[request id: {found.id}] Exceeds maximum queue size", {"a": "b"})
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+@pytest.mark.parametrize(("given", "told"), [("x", "x"), ("", "<id_unknown>")])
+def test_the_doors_own_id_is_in_no_refusal(is_own: bool, given: str, told: str) -> None:
+    api = Api(Refusing(), Steps(lambda report: None), "nobodys")  # type: ignore[arg-type]
+    text, _ = body(TENSOR, id=given)
+    note = Note("", is_own=is_own)
+    request = Request("POST", "/", {}, {"timings": "1"}, [text], note=note)
+
+    async def ask() -> None:
+        await api.infer(request, {"model": "m", "version": ""})
+
+    with pytest.raises(Refused, match=f"^.request id: {told}. Exceeds") as refusal:
+        asyncio.run(ask())
+    assert (refusal.value.status, refusal.value.headers) == (503, {"a": "b"})
 
 
 def test_cards_in_the_repository_are_on_the_page(tmp_path: Path) -> None:
