@@ -111,5 +111,8 @@ def _shut(shm_prefix: str) -> None:
     Anybody may put a file or a link there."""
     for region in Path("/dev/shm").glob(f"{shm_prefix}*"):
         with suppress(OSError):
-            if not region.is_symlink():
-                region.chmod(0o600)
+            file = os.open(region, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                os.fchmod(file, 0o600)
+            finally:
+                os.close(file)

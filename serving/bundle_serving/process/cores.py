@@ -13,6 +13,7 @@ decodes what one request may ask for, and what is beyond that, or has to wait fo
 back: the door and Envoy send it again a little later.
 """
 
+import errno
 import fcntl
 import mmap
 import os
@@ -160,5 +161,10 @@ def map_shared(path: Path, size: int) -> mmap.mmap:
 
 
 def _open_shared(path: Path) -> int:
-    """Anybody may put a link there, which must not be followed."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    """Anybody may put a link there, which must not be followed; or a file that all may write, to
+    hold its locks, or to shorten it under those who look into it."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    if os.fstat(file).st_uid != os.geteuid():
+        os.close(file)
+        raise PermissionError(errno.EPERM, "another user's", str(path))
+    return file

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bundle_serving.process.cores import Cores, give_way
+from bundle_serving.process.cores import Cores, give_way, map_shared
 
 CORES = frozenset(os.sched_getaffinity(0))
 needs_several = pytest.mark.skipif(len(CORES) < 2, reason="there is only one core")
@@ -102,3 +102,15 @@ def gives_way() -> None:
     policies = [os.sched_getscheduler(each) for each in threads()]
     goes_on.set()
     assert policies == 3 * [os.SCHED_IDLE]
+
+
+def test_a_file_of_another_user_is_not_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who could hold its locks, or shorten it under those who look into it."""
+    file = tmp_path / "large"
+    file.touch()
+    monkeypatch.setattr(os, "geteuid", lambda: file.stat().st_uid + 1)
+    with pytest.raises(PermissionError, match="another user's"):
+        map_shared(file, 8)
+    assert not file.stat().st_size
