@@ -60,7 +60,7 @@ def forget(run_dir: Path) -> None:
     another user, under whom a container runs."""
     shutil.rmtree(run_dir / USUAL, ignore_errors=True)
     note = run_dir / ELSEWHERE
-    if noted := _read_noted(note):
+    if (noted := _read_noted(note)) and _is_private(noted):  # else somebody wrote another's name
         shutil.rmtree(noted, ignore_errors=True)
     note.unlink(missing_ok=True)
 
@@ -111,10 +111,14 @@ def _read_noted(note: Path) -> Path | None:
 
 
 def _private(sockets: Path) -> Path:
-    found = sockets.lstat()
-    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    if not ours or stat.S_IMODE(found.st_mode) & 0o077:
+    if not _is_private(sockets):
         raise NotPrivate(
             f"{sockets} must be a folder that only this user can open; remove it and start again"
         )
     return sockets
+
+
+def _is_private(sockets: Path) -> bool:
+    found = sockets.lstat()
+    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return is_ours and not stat.S_IMODE(found.st_mode) & 0o077

@@ -68,3 +68,13 @@ def test_a_short_folder_goes_with_its_server(
     sockets.forget(deep)
     assert not made.exists() and list(deep.iterdir()) == []
     sockets.forget(deep)  # nothing is left to do
+
+
+def test_what_another_wrote_into_the_note_is_not_removed(deep: Path, tmp_path: Path) -> None:
+    """As a network's program could that a container lets write to build/."""
+    checkout = tmp_path / "triton-bundle-1.2"
+    checkout.mkdir(mode=0o755)
+    deep.mkdir(parents=True)
+    (deep / sockets.ELSEWHERE).write_text(str(checkout))
+    sockets.forget(deep)
+    assert checkout.is_dir() and not list(deep.iterdir())
