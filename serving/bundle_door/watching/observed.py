@@ -128,11 +128,9 @@ class Recent:
 
 def _add_up(slots: Iterable[Slot]) -> tuple[list[int], list[int]]:
     """Their answers, and what had none."""
-    counts, unanswered = [0] * (len(SECONDS) + 1), [0] * len(NO_ANSWER)
-    for slot in slots:
-        counts = [a + b for a, b in zip(counts, slot.counts, strict=True)]
-        unanswered = [a + getattr(slot, b) for a, b in zip(unanswered, NO_ANSWER, strict=True)]
-    return counts, unanswered
+    each = [Slot(), *slots]
+    counts = list(map(sum, zip(*(slot.counts for slot in each), strict=True)))
+    return counts, [sum(getattr(slot, what) for slot in each) for what in NO_ANSWER]
 
 
 def _summary(series: Series, slots: list[Slot | None], begun_s: float) -> dict[str, Any]:
