@@ -93,9 +93,9 @@ class Keys:
         self.requests[client.name] += 1
 
     def charge_line(self, line: Line) -> None:
-        """For a batch over gRPC that was answered. Envoy lets it in as one request, before it is
-        read; its other rows are charged later."""
-        if line.path == INFER and line.client and line.grpc_status == "OK":
+        """For a batch over gRPC that Triton was asked about, whatever came of it. Envoy lets it in
+        as one request, before it is read; its other rows are charged later."""
+        if line.path == INFER and line.client and not line.by_envoy:
             self._charge_rows(line.client, line.model or "", int(line.rows or 1))
 
     def charge_message(self, authorization: str, message: bytes) -> None:

@@ -10,6 +10,9 @@ from bundle_door.access import key_file
 from bundle_door.access.key_file import BadKeys, Client
 from bundle_door.access.keys import Keys
 from bundle_door.answers import Refused
+from bundle_door.front.envoy_lines import Line
+from bundle_door.front.methods import INFER
+from bundle_door.requests import Request
 from bundle_serving.protocol.kserve import pb
 
 
@@ -77,5 +80,37 @@ def test_a_batch_that_no_model_takes_costs_no_more_than_one_that_it_takes(tmp_pa
                 keys.charge_message(f"Bearer {key}", asked.SerializeToString())
             for _ in range(100):
                 await keys.admit(f"Bearer {key}")
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    ("status", "details", "seconds"),
+    [
+        ("OK", "via_upstream", 4),
+        ("INVALID_ARGUMENT", "via_upstream", 4),  # by one picture that is damaged
+        (None, "http2.remote_reset", 4),  # its client has hung up
+        ("RESOURCE_EXHAUSTED", "request_payload_too_large", 1),  # nobody has computed anything
+    ],
+)
+def test_a_batch_over_grpc_costs_its_rows_whatever_comes_of_it(
+    tmp_path: Path, status: str | None, details: str, seconds: int
+) -> None:
+    key = key_file.add(file := tmp_path / "api.keys", Client("ann", 1))
+    keys = Keys(file, None)
+    keys.find_most_rows = lambda model: 8
+    request = Request("GET", "/", {"authorization": f"Bearer {key}"})
+
+    async def check() -> None:
+        assert (await keys.authorize(request, {})).status == 200
+        keys.charge_line(
+            Line(
+                *("grpc", "0", 1, 200, 1, 1),
+                path=INFER, client="ann", model="m", rows=4, grpc_status=status, details=details,
+            )  # fmt: skip
+        )
+        refused = await keys.authorize(request, {})
+        assert refused.status == 429
+        assert float(refused.headers["retry-after"]) == seconds
 
     asyncio.run(check())
