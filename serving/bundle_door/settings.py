@@ -36,8 +36,8 @@ def read_several(text: str) -> tuple[str, ...]:
 
 
 def read_origins(text: str) -> tuple[str, ...]:
-    """As browsers send them: any other would match none."""
-    origins = read_several(text)
+    """As browsers send them, in small letters: any other would match none."""
+    origins = read_several(text.lower())
     if not all(re.fullmatch(r"https?://[^/\s*]+", each) for each in origins):
         raise ValueError
     return origins

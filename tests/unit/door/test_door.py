@@ -39,6 +39,7 @@ from bundle_door.paths.plain import AT_ONCE, PlainQuestions, top_of, why
 from bundle_door.paths.routes import open_to_all
 from bundle_door.requests import Note, Request
 from bundle_door.service import Service, encode_answer
+from bundle_door.settings import read_origins
 from bundle_door.triton import join_answers
 from bundle_door.watching.steps import Report, Steps
 from bundle_door.wire.compression import (
@@ -741,6 +742,10 @@ def test_a_card_that_goes_while_it_is_asked_for_is_not_there(
 def test_what_triton_puts_before_a_cause_is_left_out(before: str, ensemble: str) -> None:
     told = why(Refused(503, f"{before}{ensemble}Exceeds maximum queue size"))
     assert told["cause"] == "Exceeds maximum queue size"
+
+
+def test_origins_are_those_that_browsers_send() -> None:
+    assert read_origins("https://A.example, http://b:80") == ("https://a.example", "http://b:80")
 
 
 class Refusing(Counting):
