@@ -106,8 +106,13 @@ def test_a_batch_over_grpc_costs_its_rows_whatever_comes_of_it(
         keys.charge_line(
             Line(
                 *("grpc", "0", 1, 200, 1, 1),
-                path=INFER, client="ann", model="m", rows=4, grpc_status=status, details=details,
-            )  # fmt: skip
+                path=INFER,
+                client="ann",
+                model="m",
+                rows=4,
+                grpc_status=status,
+                details=details,
+            )
         )
         refused = await keys.authorize(request, {})
         assert refused.status == 429
