@@ -45,6 +45,7 @@ from scripts.stacks.state import State
 
 TEXTBOOK = "textbook"
 BESIDE = (*WAYS[1:], ALONE)  # only if ONLY names them
+SHORTEST_S = 0.1  # of one contender in one round: less may be over before a client begins
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,8 @@ def measure_rounds(up: list[Contender], pictures: list[Inputs], plan: Plan) -> R
     questions = {
         (inputs.name, each.name): each.question(inputs.rows) for inputs in pictures for each in up
     }
-    seconds = min(plan.longest, plan.seconds / (plan.rounds * len(results)))
+    seconds = plan.seconds / (plan.rounds * len(results))
+    seconds = max(SHORTEST_S, min(plan.longest, seconds))
     with console.waiting("measuring") as waiting:
         for (photo, contender), question in questions.items():
             waiting.show(f"warming up: {contender}, {photo}")

@@ -55,7 +55,7 @@ class Classifier:
         if not isinstance(picture, Image.Image):
             picture = Image.open(io.BytesIO(picture))
         if self.setup.draft:
-            picture.draft(None, (2 * self.setup.crop, 2 * self.setup.crop))
+            picture.draft(None, (2 * self.setup.resize, 2 * self.setup.resize))
         image = picture.convert("RGB")
         scale = self.setup.resize / min(image.size)
         width, height = round(image.width * scale), round(image.height * scale)

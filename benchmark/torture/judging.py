@@ -75,8 +75,8 @@ def _run_trial(subject: Subject, trial: Trial, before: Mapping[str, int], usual:
         began = time.monotonic()
         try:
             result = trial.run(subject, _seldom(waiting.show))
-        except Harmed as harmed:
-            fault = str(harmed)
+        except (Harmed, ConnectionError, TimeoutError) as harmed:
+            fault = str(harmed) or type(harmed).__name__
         restored = subject.until_whole(before, RESTORED_S)
     after = _until_back(subject, held) if restored is not None else 0
     later = bystanders.count_failed(since=began + GRACE_S)
@@ -126,7 +126,7 @@ def _repeat(subject: Subject, trial: Trial, before: Mapping[str, int], held: int
     least = held
     for repeat in range(REPEATS):
         name = f"{trial.name}, again for its memory ({repeat + 1} of {REPEATS})"
-        with console.waiting(name) as waiting, suppress(Harmed):
+        with console.waiting(name) as waiting, suppress(Harmed, ConnectionError, TimeoutError):
             trial.run(subject, _seldom(waiting.show))
         subject.until_whole(before, RESTORED_S)
         after = _until_back(subject, held)

@@ -114,8 +114,8 @@ def tune(hardware: Cpu, goal: Goal, seconds: float) -> int:
 
     console.note(f"goal: {goal}, of {manifest.describe()}; {seconds / 60:g} minutes")
     console.note(f"current settings: {start}")
-    began = time.monotonic()
     analyzer = at_hand(State(stack.flavour, "", settings.values), scratch)
+    began = time.monotonic()
     asked = stack, main.ensemble, lay_out_candidate, goal
     with Arena(*asked, settings.cores, inputs, analyzer, HERE) as arena:
 

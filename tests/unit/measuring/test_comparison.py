@@ -1,5 +1,6 @@
 """What the comparison counts, and what it lays out for the textbook's server."""
 
+import io
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -13,17 +14,21 @@ import grpc
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
 
-from benchmark import soak
-from benchmark.compare import Cell, sum_up
-from benchmark.contenders import OURS, bundle
+from benchmark.compare import SHORTEST_S, Cell, Plan, measure_rounds, sum_up
+from benchmark.contenders import OURS, Contender, bundle
 from benchmark.load import Answer, Connect, Round, over_grpc, over_http, summary
+from benchmark.services.usual import Classifier, Setup
 from bundle_serving import CACHE
 from bundle_serving.address import Address
+from bundle_serving.pictures import Transform, to_pixels
 from bundle_serving.protocol.kserve import pb
 from scripts.artefacts.manifest import Manifest
 from scripts.base.errors import UserError
 from scripts.measuring.confidence import Estimate
+from scripts.measuring.photos import Inputs
 from scripts.measuring.textbook import server
 
 
@@ -136,14 +141,29 @@ def test_a_server_that_is_open_to_others_is_not_compared(asks_for: dict[str, Any
         bundle(OURS, up)
 
 
-def test_who_is_not_back_yet_is_not_killed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a server that loads for long, say."""
-    running = iter([{"server": [None], "door": [None]}, {"server": ["a process"]}])
-    killed: list[str] = []
-    good = SimpleNamespace(waits=[], count_failed=lambda: 0)
-    subject: Any = SimpleNamespace(memory=lambda: 0, running=lambda: next(running, {}))
-    monkeypatch.setattr(soak, "harm", lambda process, how: killed.append(process))
-    monkeypatch.setattr(soak, "hostile", nullcontext)
-    monkeypatch.setattr(soak, "Bystanders", lambda *_, **__: nullcontext(good))
-    assert soak.harm_processes(subject, 0.1, 0.01) == 0
-    assert killed == ["a process"]
+def test_services_decode_as_few_pixels_as_the_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where DRAFT asks for it: of 3600 pixels, a quarter and not an eighth."""
+    file = io.BytesIO()
+    Image.new("RGB", (3600, 3600)).save(file, "JPEG")
+    asked: list[Any] = []
+    draft = JpegImageFile.draft
+
+    def noted(picture: JpegImageFile, *words: Any) -> Any:
+        asked.append(words)
+        return draft(picture, *words)
+
+    monkeypatch.setattr(JpegImageFile, "draft", noted)
+    service = Classifier.__new__(Classifier)
+    service.setup = Setup("", "fp32", [], 256, 224, 1, True)
+    service.pixels(file.getvalue())
+    to_pixels(file.getvalue(), Transform(256, 224))
+    theirs, ours = asked
+    assert theirs == ours
+
+
+def test_however_short_each_is_asked() -> None:
+    """As with MINUTES=0.001, which a client would not begin in."""
+    up = Contender("alone", lambda: nullcontext(lambda picture: picture), lambda answer: "")
+    plan = Plan(concurrencies=(2,), rounds=1, seconds=1e-6, longest=1, warm_up=SHORTEST_S)
+    found = measure_rounds([up], [Inputs("photo", (b"a picture",))], plan)
+    assert all(each.answered for rounds in found.values() for each in rounds)
