@@ -87,7 +87,7 @@ def add_functions(file: Path) -> tuple[list[Pipeline], State]:
             own_pipelines.require_new(pipeline)
         for pipeline in wanted:
             head = HEAD.format(name=pipeline.name)
-            undone.enter_context(up.add_beside(pipeline, server, head))
+            undone.enter_context(up.add_beside(pipeline, head))
     return wanted, server
 
 

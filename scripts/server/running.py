@@ -58,7 +58,7 @@ def running(pipeline: Pipeline) -> State:
         _note(changed, seed.settings, asked, pipeline.option)
         return server
     with console.all_output_on_stderr():
-        return bring_up_beside(pipeline, server)
+        return bring_up_beside(pipeline)
 
 
 def as_it_runs(server: State) -> dict[str, str]:

@@ -78,17 +78,18 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         require_lenders(main, stack.engine)
         stack.prepare()
         _furnish(main)
-        version = build_and_activate(stack, settings, main, seed, shared)
-        how = layout(settings, stack.engine)
-        _keep_beside(pipelines.find_noted())
-        if elsewhere:
-            _place_others(settings, how)
-        if not stack.many:
-            loaded_beside.lay_out(how)
-        shared.push_live()
-        loads = stack.many.list_pipelines(settings, version) if stack.many else {}
+        version = _build_or_keep(stack, settings, main, seed, shared)
         with ExitStack() as settled:
-            server = _serve(stack, settings, version, loads, settled)
+            with _lay_out_as_before(known, seed, settings):
+                how = _activate(stack, settings, version)
+                _keep_beside(pipelines.find_noted())
+                if elsewhere:
+                    _place_others(settings, how)
+                if not stack.many:
+                    loaded_beside.lay_out(how)
+                shared.push_live()
+                loads = stack.many.list_pipelines(settings, version) if stack.many else {}
+                server = _serve(stack, settings, version, loads, settled)
             _record(shared, version, seed, settings)
             note_main()
         if not stack.many:
@@ -104,9 +105,10 @@ def _note_cores(wanted: int) -> None:
         console.note(f"CORES={wanted} is more than this machine has, which slows it: CORES={here}")
 
 
-def bring_up_beside(pipeline: Pipeline, server: State) -> State:
+def bring_up_beside(pipeline: Pipeline) -> State:
     """Loads another pipeline into the running server, or into each of several."""
     with lock.one_at_a_time():
+        server = state.require()  # another command may have changed it until now
         shared = Shared(server.settings_at_start, pipeline)
         shared.pull()
         seed = serving(pipeline)
@@ -129,16 +131,16 @@ def bring_up_beside(pipeline: Pipeline, server: State) -> State:
 
 
 @contextmanager
-def add_beside(pipeline: Pipeline, server: State, head: str) -> Iterator[None]:
+def add_beside(pipeline: Pipeline, head: str) -> Iterator[None]:
     """A new pipeline, with its recipe under this head; if that or what follows fails, nothing of it
     is left."""
     with own_pipelines.write_pipeline(pipeline, head):
         try:
-            bring_up_beside(pipeline, server)
+            bring_up_beside(pipeline)
             yield
         except BaseException:  # Ctrl-C too
-            with suppress(UserError):  # why it failed is what to tell
-                loaded_beside.unload(pipeline, server)
+            with suppress(UserError), lock.one_at_a_time():  # why it failed is what to tell
+                loaded_beside.unload(pipeline, state.load())
             raise
 
 
@@ -299,6 +301,14 @@ def build_and_activate(
     stack: Stack, settings: Settings, pipeline: Pipeline, seed: Version | None, shared: Shared
 ) -> Version:
     """The requested version, as the only one in the repository that the server reads."""
+    version = _build_or_keep(stack, settings, pipeline, seed, shared)
+    _activate(stack, settings, version)
+    return version
+
+
+def _build_or_keep(
+    stack: Stack, settings: Settings, pipeline: Pipeline, seed: Version | None, shared: Shared
+) -> Version:
     version = build_version(stack, settings, pipeline, seed)
     if seed and _went_back(seed, version):
         console.note(
@@ -307,9 +317,14 @@ def build_and_activate(
         )
         version = seed
     shared.push_version(version)
-    lay_out(version, layout(settings, stack.engine), live.REPOSITORY)
-    live.leave_only(version)
     return version
+
+
+def _activate(stack: Stack, settings: Settings, version: Version) -> Layout:
+    how = layout(settings, stack.engine)
+    lay_out(version, how, live.REPOSITORY)
+    live.leave_only(version)
+    return how
 
 
 def _went_back(seed: Version, version: Version) -> bool:
@@ -344,9 +359,8 @@ def _serve(
         alone = stack.why_alone(known)
         if not alone:
             return _take_over(stack, settings, version, known, wanted, settled)
-        with _lay_out_as_before(stack, known, settings, version.pipeline):
-            began = time.monotonic()
-            stack.rehearse()  # from a server's start to its end
+        began = time.monotonic()
+        stack.rehearse()  # from a server's start to its end
         console.note(announce_silence(max(known.took or 0, time.monotonic() - began), alone))
     if known and not in_place:
         flavour.stack_of(known).stop()
@@ -385,34 +399,34 @@ def _take_over(
 ) -> State:
     """The server from before answers until the new one does, and longer if that fails."""
     beside = [each.pipeline.ensemble for each in loaded_beside.read_remembered()]
-    with _lay_out_as_before(stack, known, settings, version.pipeline):
-        new = stack.start_beside(known, wanted, beside)
-        try:
-            what = "starting the new server beside the one that answers"
-            took = _wait(what, partial(stack.why_unready, new), settings.start_timeout, version)
-        except BaseException:
+    new = stack.start_beside(known, wanted, beside)
+    try:
+        what = "starting the new server beside the one that answers"
+        took = _wait(what, partial(stack.why_unready, new), settings.start_timeout, version)
+        settled.enter_context(interrupts.defer_interrupts("the server from before has ended"))
+        new = replace(new, took=took)
+        console.note("the new server answers; the one from before ends its requests")
+        stack.take_over(known, new)
+    except BaseException:
+        if state.load() == known:
             stack.withdraw(new)
-            raise
-    settled.enter_context(interrupts.defer_interrupts("the server from before has ended"))
-    new = replace(new, took=took)
-    console.note("the new server answers; the one from before ends its requests")
-    stack.take_over(known, new)
+        raise
     console.note(f"up: {describe_server(new, version)}", version=version.number)
     return new
 
 
 @contextmanager
 def _lay_out_as_before(
-    stack: Stack, known: State, settings: Settings, pipeline: Pipeline
+    known: State | None, seed: Version | None, settings: Settings
 ) -> Iterator[None]:
-    """If the new server fails: the one from before may load its models again."""
+    """If no other server comes to serve: the one from before may load its models again."""
     try:
         yield
-    except BaseException:
-        if seed := serving(pipeline):
-            lay_out(seed, layout(known.settings_at_start, stack.engine), live.REPOSITORY)
-            live.leave_only(seed)
-            Shared(settings, pipeline).push_live()
+    except BaseException:  # Ctrl-C too
+        if known and seed and state.load() == known:
+            _activate(flavour.stack_of(known), known.settings_at_start, seed)
+            with suppress(UserError):  # why it failed is what to tell
+                Shared(settings, seed.pipeline).push_live()
         raise
 
 

@@ -203,10 +203,10 @@ class DockerStack:
         return last_line(said) if code else None
 
     def take_over(self, known: State, new: State) -> None:
-        old, (beside,) = self.compose.find("server"), self.compose.find_beside()
-        code, said = execute(
-            beside, "python3", "-m", "bundle_serving.process.relayed", RELAY_FOLDER
-        )
+        old = self.compose.find("server")
+        beside = next(iter(self.compose.find_beside()), None)
+        relayed = ("python3", "-m", "bundle_serving.process.relayed", RELAY_FOLDER)
+        code, said = execute(beside, *relayed) if beside else (1, "it is gone")
         if code:
             cause = f"the new server does not get the ports ({last_line(said)})"
             raise UserError(cause, "make up tries it again")

@@ -54,8 +54,8 @@ def main() -> int:
         console.note("next: make up, which builds it")
     elif not changes and not again:
         console.note("nothing to upgrade")
-    for pipeline in again:
-        known = up.bring_up_beside(pipeline, known) if known else None
+    for pipeline in again if known else ():
+        up.bring_up_beside(pipeline)
     return 0
 
 

@@ -61,7 +61,7 @@ def add_pipeline(name: str, samples: list[agreeing.Sample]) -> tuple[Pipeline, S
     pipeline = own_network.export_and_check(
         wanted, settings, flavour.stack(server.flavour, settings)
     )
-    with up.add_beside(pipeline, server, pipeline.recipe.head.format(name=name)):
+    with up.add_beside(pipeline, pipeline.recipe.head.format(name=name)):
         agreeing.require(pipeline, server)
         agreeing.require_shown(pipeline, server, samples)
     return pipeline, server

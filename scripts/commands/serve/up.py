@@ -38,7 +38,10 @@ def main() -> int:
         return 0
     settings, known = up.of_the_server(pipeline), state.load()
     changed = known and list_differing(known, settings)
-    server = up.bring_up(settings) if changed else running_server(settings)
-    up.bring_up_beside(pipeline, server)
+    if changed:
+        up.bring_up(settings)
+    else:
+        running_server(settings)
+    up.bring_up_beside(pipeline)
     evaluations.remember_given(pipeline)
     return 0

@@ -170,6 +170,8 @@ def test_what_changes_the_server_looks_at_it_alone(
         monkeypatch.setattr(state, name, look)
     with pytest.raises(Stopped):
         import_module(f"scripts.commands.{command}").main()
+    with pytest.raises(Stopped):
+        up.bring_up_beside(pipelines.main())
 
 
 def test_who_removes_a_pipeline_looks_at_it_alone(

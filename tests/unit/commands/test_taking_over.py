@@ -1,0 +1,115 @@
+"""What a `make up` that does not come to its end leaves: the server from before, and its version
+laid out, which it would load again."""
+
+from contextlib import ExitStack, nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from scripts.base.errors import UserError
+from scripts.recipes.layout import CPU
+from scripts.repository import place
+from scripts.server import loaded_beside, up
+from scripts.settings.settings import DEFAULTS, Settings
+from scripts.stacks import state
+from scripts.stacks.containers import DockerStack
+from scripts.stacks.state import State
+
+KNOWN = State("local", "as before", {})
+SETTINGS = Settings(DEFAULTS)
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> list[State | None]:
+    """What is noted of the server: the last of these."""
+    found: list[State | None] = [KNOWN]
+    monkeypatch.setattr(state, "load", lambda: found[-1])
+    return found
+
+
+def make_version(number: int) -> Any:
+    pipeline = SimpleNamespace(ensemble="birds", recipe=MagicMock())
+    return SimpleNamespace(number=number, pipeline=pipeline, serving="birds")
+
+
+@pytest.fixture
+def live(noted: list[State | None], monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The versions that were laid out, one after the other: of a server that runs with the first,
+    the second is wanted."""
+    laid_out: list[int] = []
+    stack = MagicMock(many=None, engine=CPU)
+    for name, value in {
+        "lock": SimpleNamespace(one_at_a_time=nullcontext),
+        "flavour": MagicMock(
+            choose=lambda _: ("local", ""), stack=lambda *_: stack, stack_of=lambda _: stack
+        ),
+        "serving": lambda _: make_version(1),
+        "build_version": lambda *_: make_version(2),
+        "lay_out": lambda version, *_: laid_out.append(version.number),
+        "fill_from_version": lambda settings, *_: settings,
+        "Shared": MagicMock(),
+    }.items():
+        monkeypatch.setattr(up, name, value)
+    for name in ("_require_ports", "_furnish", "_keep_beside", "_went_back", "_serve", "_record"):
+        monkeypatch.setattr(up, name, MagicMock(return_value=False))
+    for name in ("pipelines", "exposure", "loaded_beside", "live", "recover", "require_lenders"):
+        monkeypatch.setattr(up, name, MagicMock())
+    monkeypatch.setattr(place, "find", lambda _: None)
+    return laid_out
+
+
+@pytest.mark.parametrize("fault", [KeyboardInterrupt, UserError("S3 does not answer", "")])
+def test_without_another_server_it_is_laid_out_as_before(
+    live: list[int], monkeypatch: pytest.MonkeyPatch, fault: Any
+) -> None:
+    shared = MagicMock(push_live=MagicMock(side_effect=[fault, None]))
+    monkeypatch.setattr(up, "Shared", lambda *_: shared)
+    with pytest.raises((KeyboardInterrupt, UserError)):
+        up.bring_up(SETTINGS)
+    assert live == [2, 1] and shared.push_live.call_count == 2
+
+
+def test_what_another_server_has_stays_laid_out(
+    live: list[int], noted: list[State | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where what comes afterwards fails."""
+
+    def serve(*_: object) -> None:
+        noted.append(replace(KNOWN, fingerprint="new"))
+        raise UserError("the server from before does not end", "")
+
+    monkeypatch.setattr(up, "_serve", serve)
+    with pytest.raises(UserError, match="does not end"):
+        up.bring_up(SETTINGS)
+    assert live == [2]
+
+
+@pytest.mark.parametrize("has_taken_over", [False, True])
+def test_a_server_that_cannot_take_over_is_withdrawn(
+    noted: list[State | None], monkeypatch: pytest.MonkeyPatch, has_taken_over: bool
+) -> None:
+    new, withdrawn = replace(KNOWN, fingerprint="new"), list[State]()
+
+    def take_over(_: State, new: State) -> None:
+        if has_taken_over:
+            noted.append(new)
+        raise UserError("the new server does not get the ports", "")
+
+    stack: Any = MagicMock(take_over=take_over, withdraw=withdrawn.append)
+    stack.start_beside.return_value = new
+    monkeypatch.setattr(loaded_beside, "read_remembered", list)
+    monkeypatch.setattr(up, "_wait", lambda *_: 1.5)
+    with pytest.raises(UserError, match="does not get the ports"), ExitStack() as settled:
+        up._take_over(stack, SETTINGS, make_version(2), KNOWN, new, settled)
+    assert withdrawn == ([] if has_taken_over else [replace(new, took=1.5)])
+
+
+def test_a_container_that_has_ended_takes_over_nothing() -> None:
+    stack, there = DockerStack(SETTINGS), MagicMock()
+    there.find_beside.return_value = []
+    stack.compose = there
+    with pytest.raises(UserError, match=r"does not get the ports \(it is gone\)"):
+        stack.take_over(KNOWN, KNOWN)
