@@ -33,11 +33,11 @@ from scripts.stacks import certificates, state
 from scripts.stacks.engine import open_log
 from scripts.stacks.many_servers import (
     SERVER,
-    STAYED,
     ManyServers,
     Progress,
     Room,
     Task,
+    describe_stay,
     show_tasks,
 )
 from scripts.stacks.state import State
@@ -266,13 +266,13 @@ class KubernetesStack(ManyServers):
         deployment = self._kubectl.get("deployment", SERVICE)
         for each in deployment.get("status", {}).get("conditions", ()):
             if each["type"] == "ReplicaFailure" and each["status"] == "True":
-                raise UserError(f"the cluster makes no pod: {each['message']}", STAYED)
+                raise UserError(f"the cluster makes no pod: {each['message']}", describe_stay())
         for pod in self._pods():
             of_it = pod["metadata"].get("annotations", {}).get(FINGERPRINT) == fingerprint
             if of_it and not pods.is_ending(pod) and pods.is_hopeless(pod):
                 image = pods.explain(pod)
-                remedy = f"push it: make images PUSH=…; {STAYED}" if "mage" in image else STAYED
-                raise UserError(self.refuse(fingerprint).cause, remedy)
+                pushed = "push it: make images PUSH=…; " if "mage" in image else ""
+                raise UserError(self.refuse(fingerprint).cause, pushed + describe_stay())
 
     def explain(self, fingerprint: str) -> str:
         """What the one said that ended, or else the cluster."""

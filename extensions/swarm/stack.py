@@ -35,13 +35,13 @@ from scripts.stacks import admin_key, exposure, memory, state
 from scripts.stacks.engine import last_line, open_log, require_done
 from scripts.stacks.many_servers import (
     LOG_S,
-    STAYED,
     TRIES,
     USUAL_REPLICAS,
     ManyServers,
     Progress,
     Room,
     Task,
+    describe_stay,
     show_tasks,
 )
 from scripts.stacks.state import State
@@ -395,7 +395,7 @@ class SwarmStack(ManyServers):
         tasks = self.tasks()
         new = sum(task.runs and task.fingerprint == fingerprint for task in tasks)
         if of_balancers in STOPPED:
-            raise UserError(f"a balancer does not start: {self._of_balancers()}", STAYED)
+            raise UserError(f"a balancer does not start: {self._of_balancers()}", describe_stay())
         settled = False
         if update not in GOING_ON and not self._balancers_are_to_go(of_balancers):
             if asked != fingerprint:

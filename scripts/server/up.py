@@ -368,14 +368,24 @@ def _serve(
         stack.start(wanted)
         what = "starting the server and waiting for its first answer"
         took = _wait(what, partial(_why_not, stack, wanted), settings.start_timeout, version)
-    except BaseException:  # Ctrl-C too: leave no server behind that may not work
+    except BaseException as fault:  # Ctrl-C too: leave no server behind that may not work
         if not in_place:
+            if isinstance(fault, UserError):
+                _keep_log(stack)
             stack.stop()
         raise
+    state.REFUSED.unlink(missing_ok=True)
     started = replace(state.load() or wanted, took=took)
     started.save()
     console.note(f"up: {describe_server(started, version)}", version=version.number)
     return started
+
+
+def _keep_log(stack: Stack) -> None:
+    """For `make logs`, when it is gone."""
+    with suppress(UserError, OSError):  # as where its engine has ended
+        if said := stack.log():
+            files.write(state.REFUSED, said)
 
 
 def scale_if_wanted(stack: Stack, known: State, settings: Settings) -> State:

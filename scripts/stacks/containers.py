@@ -75,7 +75,7 @@ class DockerStack:
     }
     run_dir = "/run/triton"  # in the container: writable, and programs may run from it
     # A container that does not start is removed, and its log with it.
-    log_hint = "see the whole log: docker compose up server"
+    log_hint = "see the whole log: make logs"
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

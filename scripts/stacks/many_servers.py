@@ -20,7 +20,6 @@ SERVER = "server"
 USUAL_REPLICAS = 2
 # A server that hangs at its start is ended, and another one started.
 TRIES = 2
-STAYED = "the servers from before serve on; see make logs"
 LOG_S = 20
 # Servers, where nobody says what the nodes have.
 MOST = 100
@@ -86,10 +85,13 @@ def require_room(replicas: int, most: int | None, find: Callable[[], Room | None
         raise UserError(f"REPLICAS={replicas} is more than {most}", remedy)
 
 
+def describe_stay() -> str:
+    """After a start in vain."""
+    return f"{'the servers from before serve on; ' if state.load() else ''}see make logs"
+
+
 class ManyServers(DockerStack):
     """Steps run on this machine, as with Docker alone."""
-
-    log_hint = "see the whole log: make logs"
 
     def prepare(self) -> None:
         if self._settings.replicas == 0:
@@ -168,7 +170,7 @@ class ManyServers(DockerStack):
 
     def refuse(self, fingerprint: str, what: str = "a server does not start") -> UserError:
         self.keep_log(fingerprint)
-        return UserError(f"{what}: {self.explain(fingerprint)}", STAYED)
+        return UserError(f"{what}: {self.explain(fingerprint)}", describe_stay())
 
     def find_serving(self, fingerprint: str) -> list[Task]:
         return [task for task in self.servers() if task.runs and task.fingerprint == fingerprint]

@@ -10,7 +10,7 @@ import queue
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -29,18 +29,15 @@ INDENT = "    "
 
 
 def main() -> int:
-    given = arguments.load()
-    known = state.require()
-    stack = flavour.stack_of(known)
-    process = stack.log_process(given.follow)
+    given, earlier = arguments.load(), read_refused_log()
+    known = state.load() if earlier else state.require()
+    process = flavour.stack_of(known).log_process(given.follow) if known else None
     try:
-        batches = follow_lines(process) if given.follow else iter([lines(process)])
         since, most = given.since, None if given.since else MOST
-        earlier = read_refused_log()
-        for batch in batches:
+        for batch in read_batches(process, given.follow):
             now, found = datetime.now(UTC), []
             for mark, said in ((REFUSED, earlier), ("", batch)):
-                kept = said if known.flavour == "gpu" else without_gpu(said)
+                kept = said if known and known.flavour == "gpu" else without_gpu(said)
                 found += order_lines((f"{mark}{line}" for line in kept), now, since, most)
             for entry in sorted(found, key=attrgetter("time")):
                 show(entry)
@@ -48,9 +45,17 @@ def main() -> int:
     except KeyboardInterrupt:
         return interrupts.INTERRUPTED
     finally:
-        process.kill()
-        process.wait()
+        if process:
+            process.kill()
+            process.wait()
     return 0
+
+
+def read_batches(process: subprocess.Popen[str] | None, follow: bool) -> Iterator[Iterable[str]]:
+    """Without a server, what the last one said that did not start is all there is."""
+    if process is None:
+        return iter([()])
+    return follow_lines(process) if follow else iter([lines(process)])
 
 
 def show(entry: Entry) -> None:
@@ -75,7 +80,7 @@ def lines(process: subprocess.Popen[str]) -> Iterator[str]:
         yield line.rstrip("\n")
 
 
-def follow_lines(process: subprocess.Popen[str]) -> Iterator[list[str]]:
+def follow_lines(process: subprocess.Popen[str]) -> Iterator[Iterable[str]]:
     """What there is, and then what has come in each second."""
     arrived: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 

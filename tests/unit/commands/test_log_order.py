@@ -1,12 +1,21 @@
 """make logs: lines of several programs in one form and order."""
 
+from contextlib import ExitStack
 from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from scripts.base.errors import UserError
+from scripts.server import up
 from scripts.server.log_order import REFUSED, order_lines, without_gpu
 from scripts.settings import arguments
+from scripts.settings.settings import DEFAULTS, Settings
+from scripts.stacks import state
+from scripts.stacks.state import State
+from tests.shown.running import run
 
 NOW = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)
 LOG = """I1120 12:27:37.262297 107 server.cc:674] "started"
@@ -74,3 +83,26 @@ def test_since(text: str, seconds: float | None) -> None:
 def test_nonsense_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="must be a time such as 90s, 5m"):
         _ = arguments.load({"SINCE": text}).since
+
+
+def test_what_a_first_server_said_is_there_when_it_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "2026-11-26T10:30:00.123Z keeper: no room"
+    there = [said]
+
+    def start(_: State) -> None:
+        raise UserError("the server stopped during its start", "see the whole log: make logs")
+
+    stack: Any = SimpleNamespace(
+        flavour="cpu", many=None, start=start, log=lambda: there[0], stop=there.clear
+    )
+    monkeypatch.setattr(state, "REFUSED", tmp_path / "refused.log")
+    monkeypatch.setattr(state.load, "__defaults__", (tmp_path / "state.json",))
+    monkeypatch.setattr(up, "fingerprint", lambda *_: "")
+    version: Any = SimpleNamespace(pipeline=SimpleNamespace(ensemble="birds"))
+    with pytest.raises(UserError, match="stopped during its start"):
+        up._serve(stack, Settings(DEFAULTS), version, {}, ExitStack())
+    assert not there
+    run("logs", {})
+    assert "keeper refused: no room" in " ".join(capsys.readouterr().out.split())
