@@ -23,6 +23,7 @@ from scripts.artefacts.workspace import Workspace
 from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT, expand
+from scripts.base.text import printable
 from scripts.recipes.recipe import Recipe
 
 DRAWN = ROOT / "build" / "cache" / "photos"
@@ -136,7 +137,7 @@ def _from_disk(path: Path, transform: Transform) -> Inputs:
             rows.append(data)
     if not rows:
         raise UserError(f"no pictures at {path}", "give a folder of pictures: IMAGES=photos")
-    return Inputs(path.resolve().name, tuple(rows))
+    return Inputs(printable(path.resolve().name), tuple(rows))
 
 
 def _draw_photos() -> list[Inputs]:

@@ -405,6 +405,17 @@ def test_pictures_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert np.frombuffer(pixels.rows[0], np.uint8).size == 3 * 8 * 8
 
 
+def test_whatever_a_folder_is_called_it_is_drawn(tmp_path: Path) -> None:
+    """Two dollars would begin and end a formula, and what is no UTF-8 cannot be written."""
+    folder = tmp_path / "caf\udce9 $5_{ to $10"
+    folder.mkdir()
+    (folder / "good.jpg").write_bytes(picture())
+    (sent,) = photos.read_or_draw(str(folder), RECIPE)
+    found = measured(50, 51, inputs=sent)
+    assert plots.svg(plots.latencies([found])) and plots.svg(plots.throughput([found]))
+    assert sent.name == "caf\\udce9 $5_{ to $10"
+
+
 def test_a_folder_without_pictures_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no picture"):
         photos.read_or_draw(str(tmp_path), RECIPE)
