@@ -27,7 +27,10 @@ class Store:
 
     @classmethod
     def open(cls, url: str) -> Store:
-        folder = place.open_folder(Settings.load().replace_with(REPOSITORY=url))
+        try:
+            folder = place.open_folder(Settings.load().replace_with(REPOSITORY=url))
+        except UserError as fault:  # of a place that REPOSITORY does not name here
+            raise UserError(fault.cause.removeprefix("REPOSITORY="), fault.remedy) from None
         if folder is None:
             raise UserError(f"{url} is nowhere that is known", "name a folder, or s3://bucket/path")
         return cls(folder)

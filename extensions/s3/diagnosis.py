@@ -86,7 +86,7 @@ def _explain_answer(fault: ClientError, access: Access) -> UserError:
     if code == "NoSuchBucket":
         return UserError(
             f"there is no bucket {location.bucket}",
-            "create it, or correct the bucket in REPOSITORY",
+            "create it, or correct its name",
         )
     if code == "RequestTimeTooSkewed":
         return UserError(
@@ -132,7 +132,7 @@ def _explain_silence(fault: Exception, location: Location) -> UserError:
         )
     if isinstance(fault, EndpointConnectionError):
         if location.endpoint and not _resolves(location.host):
-            return UserError(f"unknown host {location.host}", "correct it in REPOSITORY")
+            return UserError(f"unknown host {location.host}", "correct it in the address")
         return UserError(
             f"nothing is listening at {where}",
             "start S3 there (make s3-up), or correct the port",
@@ -140,7 +140,7 @@ def _explain_silence(fault: Exception, location: Location) -> UserError:
     if location.endpoint and not location.tls and _speaks_tls(location):
         return _wants_https(location)
     if isinstance(fault, ConnectionClosedError | ResponseParserError):
-        return UserError(f"{where} does not answer as S3 does", "check the port in REPOSITORY")
+        return UserError(f"{where} does not answer as S3 does", "check its port")
     if isinstance(fault, HTTPClientError | HTTPError | RetriesExceededError):
         return UserError(f"the connection to {where} broke: {text}", "try again")
     return UserError(f"the request to S3 failed: {text}", PAGE)
@@ -150,7 +150,7 @@ def _tls(text: str, location: Location) -> UserError:
     if "WRONG_VERSION_NUMBER" in text or "record layer failure" in text:
         return UserError(
             f"{location.endpoint} speaks plain http",
-            f"write http:// in REPOSITORY: s3://http://{location.host}:{location.port}/…",
+            f"write http:// in the address: s3://http://{location.host}:{location.port}/…",
         )
     if "CERTIFICATE_VERIFY_FAILED" in text:
         reason = text.rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
@@ -164,7 +164,7 @@ def _tls(text: str, location: Location) -> UserError:
 def _wants_https(location: Location) -> UserError:
     return UserError(
         f"{location.endpoint} speaks https",
-        f"write https:// in REPOSITORY: s3://https://{location.host}:{location.port}/…",
+        f"write https:// in the address: s3://https://{location.host}:{location.port}/…",
     )
 
 

@@ -62,7 +62,7 @@ def parse(url: str) -> Location:
     if re.match(r"https?://", url):
         raise refuse("s3:// is missing", f"write s3://{url}")
     if not url.startswith("s3://"):
-        raise refuse("this is not an S3 address", f"{EXAMPLES}; empty for a folder here")
+        raise refuse("this is not an S3 address", f"{EXAMPLES}; empty REPOSITORY: a folder here")
     scheme, rest = _scheme(url.removeprefix("s3://"))
     first, _, after = rest.partition("/")
     host, colon, port = first.partition(":")

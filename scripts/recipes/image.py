@@ -201,7 +201,8 @@ class Image(ThreeSteps, OfPictures):
             raise UserError(
                 f"{model} was written by an earlier release, without what STEPS=1 needs",
                 "use STEPS=3, or have its folders copied again: rm -r "
-                f"{shlex.quote(str(folders.own().models / self.ensemble))}, then make up",
+                f"{shlex.quote(str(folders.own().models / self.ensemble))}, then make up "
+                f"MODEL={self.ensemble}",
             )
         return ONE_STEP
 

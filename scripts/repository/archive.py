@@ -154,7 +154,8 @@ def load(pipeline: Pipeline, number: int) -> Version:
     except (OSError, ValueError, TypeError, AttributeError) as fault:
         raise UserError(
             f"{record} cannot be read ({getattr(fault, 'strerror', fault)})",
-            f"restore a backup, or remove {record.parent}: make up builds the live version anew",
+            f"restore a backup, or remove {record.parent}: "
+            f"make up{pipeline.option} builds the live version anew",
         ) from None
     return version
 

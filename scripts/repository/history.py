@@ -46,12 +46,12 @@ def path(pipeline: Pipeline) -> Path:
 
 def read(pipeline: Pipeline) -> list[Event]:
     try:
-        return _parse_events(path(pipeline).read_bytes(), str(path(pipeline)))
+        return _parse_events(pipeline, path(pipeline).read_bytes(), str(path(pipeline)))
     except FileNotFoundError:
         return []
 
 
-def _parse_events(content: bytes, where: str) -> list[Event]:
+def _parse_events(pipeline: Pipeline, content: bytes, where: str) -> list[Event]:
     events = []
     for number, line in enumerate(content.splitlines(), 1):
         try:
@@ -62,7 +62,8 @@ def _parse_events(content: bytes, where: str) -> list[Event]:
         except (ValueError, TypeError):
             raise UserError(
                 f"{where}, line {number}, cannot be read",
-                "remove that line; what was live by it is back with make rollout VERSION=",
+                "remove that line; what was live by it is back with "
+                f"make rollout{pipeline.option} VERSION=",
             ) from None
     return events
 
@@ -77,7 +78,7 @@ def add(pipeline: Pipeline, what: str, version: int, how: str, note: str = "") -
 
 def replace(pipeline: Pipeline, content: bytes, where: str) -> None:
     """Replaces it by a history with another machine's additions."""
-    _parse_events(content, where)
+    _parse_events(pipeline, content, where)
     files.write_bytes(path(pipeline), content)
     show(pipeline)
 

@@ -41,17 +41,18 @@ def require(pipeline: Pipeline, server: State) -> None:
     bound = gate.for_the_ensemble(bound, found.pictures)
     console.note(f"answers as {version.workspace.manifest.network} itself: {found}")
     if not found.within(bound):
-        causes = _name_causes(recipe, server)
         raise UserError(
             f"the server answers otherwise than the network itself ({found}; {bound})",
-            f"nothing was added; try {causes}, or please report this as a bug",
+            f"nothing was added; {_name_causes(recipe, server)}please report this as a bug",
         )
 
 
 def _name_causes(recipe: Recipe, server: State) -> str:
     """A network for small pictures sees that large ones are decoded at a reduced size."""
-    reduced = isinstance(recipe, Image) and server.settings_at_start.decode == "reduced"
-    return "DECODE=full, or PRECISION=fp32" if reduced else "PRECISION=fp32"
+    if not isinstance(recipe, Image):  # whose precision is its own
+        return ""
+    reduced = server.settings_at_start.decode == "reduced"
+    return f"try {'DECODE=full, or ' if reduced else ''}PRECISION=fp32, or "
 
 
 def _compare_labels(recipe: Image, made: Workspace, server: State) -> Agreement:

@@ -48,7 +48,11 @@ SCHEMA = 3
 TENSORS = {"pixels": "input"}
 NAMES = "labels.txt"  # beside the network
 
-REMEDIES = {"int8": "calibrate on more pictures, or serve with PRECISION=auto"}
+OF_OTHERS = "serve with PRECISION=fp32"
+REMEDIES = {
+    "int8": "calibrate on more pictures, or serve with PRECISION=auto",
+    "fp32": "nothing was changed; please report this as a bug",
+}
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,7 @@ def _require_labels(proof: dict[str, Any], onnx: Path, labels: Labels | None) ->
     if paired.judge(labels.most_drop / 100) == "worse":
         raise UserError(
             f"{precision} is right more seldom ({said}; MAX_DROP={labels.most_drop:g} is the most)",
-            REMEDIES.get(precision, "serve with PRECISION=fp32"),
+            REMEDIES.get(precision, OF_OTHERS),
         )
     return proof | {"why": f"{proof['why']}; {said}"}
 
@@ -237,7 +241,7 @@ def _proof(
     if not agreement.within(bound):
         raise UserError(
             f"{precision} fails the accuracy check ({agreement}; {bound})",
-            REMEDIES.get(precision, "serve with PRECISION=fp32"),
+            REMEDIES.get(precision, OF_OTHERS),
         )
     return {
         "precision": precision,

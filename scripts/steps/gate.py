@@ -120,7 +120,7 @@ def judge(step: str, agreement: Agreement, bound: Bound) -> None:
     if not agreement.within(bound):
         raise UserError(
             f"the accuracy gate failed at the {step}: {agreement}, {bound}",
-            "nothing was published; the live version keeps serving",
+            "nothing was published; what serves goes on",
         )
 
 
@@ -157,8 +157,8 @@ def serve_candidate(candidate: Candidate) -> Iterator[http.client.HTTPConnection
                         cause = f"no answer within {candidate.limit:.0f} s ({reason})"
                     raise UserError(
                         f"the candidate cannot be served: {cause}",
-                        "the live version keeps serving, and make logs shows what the candidate"
-                        " said; fix the cause and publish again",
+                        "what serves goes on, and make logs shows what the candidate said; fix the"
+                        " cause, and run it again",
                     )
                 time.sleep(0.2)
             yield server_at.connection(timeout=60)

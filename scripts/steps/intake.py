@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -169,8 +170,8 @@ def _no_network(source: Path) -> UserError:
     if isinstance(state, dict):
         return UserError(
             f"{source.name} has weights, and no network",
-            f"serve it by its architecture: make up ARCH=resnet18 WEIGHTS={source}; or save the "
-            f"whole network: {SAVE}",
+            "serve it by its architecture, without FROM=: ARCH=resnet18 "
+            f"WEIGHTS={shlex.quote(str(source))}; or save the whole network: {SAVE}",
         )
     return UserError(f"{source.name} has no network", f"save one: {SAVE}")
 

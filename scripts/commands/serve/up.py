@@ -29,8 +29,8 @@ def main() -> int:
         own_main.bring_up(Settings.load())
         evaluations.remember_given(pipelines.main())
         return 0
-    if any(os.environ.get(word) for word in own_main.OWN):
-        raise UserError("MODEL= names a pipeline that is there, and FROM= a new one", "omit one")
+    if word := next((word for word in own_main.OWN if os.environ.get(word)), None):
+        raise UserError(f"MODEL= names a pipeline that is there, and {word}= a new one", "omit one")
     pipeline = pipelines.find_asked_pipeline()
     if pipeline.is_main:
         up.bring_up(Settings.load())

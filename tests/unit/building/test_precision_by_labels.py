@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from bundle_serving.agreement import Bound
 from scripts.base.errors import UserError
 from scripts.repository import evaluations
 from scripts.steps import engine
@@ -94,3 +95,17 @@ def test_what_is_given_again_is_asked_again(labels: Labels, tmp_path: Path) -> N
     before = labels.digest
     labels.items.write_text("[]")
     assert labels.digest != before
+
+
+def test_what_fails_in_float32_is_not_sent_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = np.array([[4.0, 0.0]], np.float32)
+    monkeypatch.setattr(engine, "references", lambda _: [({"input": scores}, scores)])
+    monkeypatch.setattr(engine, "network_in", Path)
+    monkeypatch.setattr(engine, "_ask_network", lambda *_: [scores[:, ::-1]])
+    monkeypatch.setattr(engine, "answers", lambda _: "single-label")
+    for precision, is_sent in (("fp32", False), ("bf16", True)):
+        monkeypatch.setattr(engine, "by_float32", lambda *_: [])
+        monkeypatch.setattr(engine, "read_bound", lambda *_: Bound(0.1, 1))
+        with pytest.raises(UserError, match=f"{precision} fails the accuracy check") as refused:
+            engine._proof(Path(), precision, "as asked")
+        assert ("PRECISION=fp32" in refused.value.remedy) == is_sent

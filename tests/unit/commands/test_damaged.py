@@ -33,8 +33,9 @@ def test_a_line_of_the_history(here: Path, content: bytes) -> None:
     file = history.path(first)
     good = file.read_bytes()
     file.write_bytes(good + content + b"\n" + good)
-    with pytest.raises(UserError, match=r"history\.jsonl, line 2, cannot be read"):
+    with pytest.raises(UserError, match=r"history\.jsonl, line 2, cannot be read") as refused:
         history.read(first)
+    assert refused.value.remedy.endswith("make rollout VERSION=")
     file.write_bytes(good + good)  # as it says
     assert len(history.read(first)) == 2
     with pytest.raises(UserError, match="history on S3, line 1, cannot be read"):

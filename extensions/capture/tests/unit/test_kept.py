@@ -108,3 +108,8 @@ def test_what_goes_while_it_is_copied_stops_nothing() -> None:
     assert store.add(records, fetch) == 10
     lines = there["2026-11-27.jsonl"].splitlines()
     assert len(lines) == count - 1 and not any(b'"3.jpg"' in line for line in lines)
+
+
+def test_a_place_is_called_as_it_was_given() -> None:
+    with pytest.raises(UserError, match=r"^s3://bucket: a folder inside the bucket is missing"):
+        Store.open("s3://bucket")
