@@ -2,6 +2,7 @@
 pass the HTTP service, and of each that Envoy refuses by itself."""
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -10,6 +11,8 @@ import msgspec
 from bundle_door.served import CANDIDATE
 
 GIVEN_UP = "http2.remote_reset", "downstream_remote_disconnect"
+# Of JSON; or such as \200, which it knows not, and by which Envoy writes what is no UTF-8.
+ESCAPE = re.compile(r"\\(?:([^0-7])|(?=[0-7]))")
 
 
 class Line(msgspec.Struct):
@@ -61,6 +64,15 @@ async def read(envoy: asyncio.StreamReader, listeners: Sequence[Listener]) -> No
     """Until it ends."""
     while text := await envoy.readline():
         with suppress(msgspec.DecodeError, msgspec.ValidationError):
-            line = msgspec.json.decode(text, type=Line)
+            line = decode(text.decode(errors="replace"))
             for listener in listeners:
                 listener(line)
+
+
+def decode(text: str) -> Line:
+    """A client must not hide by bytes that are no UTF-8, in a header that is told."""
+    try:
+        return msgspec.json.decode(text, type=Line)
+    except msgspec.DecodeError:
+        mended = ESCAPE.sub(lambda found: found[0] if found[1] else r"\\", text)
+        return msgspec.json.decode(mended, type=Line)

@@ -1,5 +1,6 @@
 """The door's line for each request: its form, and what never gets into it."""
 
+import asyncio
 import json
 import re
 from dataclasses import replace
@@ -7,6 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from bundle_door.front import envoy_lines
 from bundle_door.front.envoy_lines import Line
 from bundle_door.requests import Note, note_of, sane_id, trace_id
 from bundle_door.settings import JSON, TEXT
@@ -133,3 +135,22 @@ def test_who_asks_is_known_by_the_key_alone() -> None:
     headers = {"x-client": "ann", "x-request-id": "1"}
     assert note_of(headers, keys=True).client == "ann"
     assert note_of(headers, keys=False).client == ""
+
+
+@pytest.mark.parametrize("id", ["a b", "ü", r"\\200", r"\200", r"\"\37777777600\\", "\x80"])
+def test_no_request_hides_by_an_odd_header(id: str) -> None:
+    """As Envoy writes it: bytes that are no UTF-8 as octal numbers."""
+    told = (
+        f'{{"port":"grpc","began":"1.5","ended_ms":1,"status":200,"bytes_in":1,"bytes_out":1,'
+        f'"id":"{id}","client":"ann","model":"m\\\\7"}}\n'
+    )
+    found: list[Line] = []
+
+    async def read_one() -> None:
+        envoy = asyncio.StreamReader()
+        envoy.feed_data(told.encode("latin-1"))
+        envoy.feed_eof()
+        await envoy_lines.read(envoy, [found.append])
+
+    asyncio.run(read_one())
+    assert [(each.client, each.model) for each in found] == [("ann", "m\\7")]
