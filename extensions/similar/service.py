@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -192,10 +193,11 @@ def _stop_processes() -> bool:
     found = [each for each, words in commands.items() if any(str(RUN) in word for word in words)]
     keepers = [process for process in found if KEEPER in commands[process]]
     for process in keepers:
-        process.terminate()
+        with suppress(psutil.NoSuchProcess):  # it has ended, or another command ends it
+            process.terminate()
     psutil.wait_procs(keepers, timeout=STOP_S + 5)
     for process in found:
-        if process.is_running():
+        with suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(found, timeout=5)
     shutil.rmtree(RUN, ignore_errors=True)
