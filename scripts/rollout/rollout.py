@@ -92,10 +92,10 @@ def find_running_server(pipeline: Pipeline) -> Up:
     shared = Shared(server.settings_at_start, pipeline)
     shared.pull()
     version = served.find_served_version(pipeline)
-    settings = up.of_the_server(pipeline).fill_from(server.settings)
-    stack = flavour.stack_of(server)
-    found = Up(server, stack, settings, version, shared)
     recover(server, version, shared)
+    server = state.require()
+    settings = up.of_the_server(pipeline).fill_from(server.settings)
+    found = Up(server, flavour.stack_of(server), settings, version, shared)
     if reason := reason_not_to_trust(server.http, pipeline.ensemble):
         raise UserError(
             f"the server does not answer ({reason})", f"start it: {served.brings_up(pipeline)}"

@@ -29,7 +29,10 @@ def recover(server: State | None, version: Version, shared: Shared) -> bool:
             stack = flavour.stack_of(server)
             if stack.many:
                 _lay_out(version, stack.engine)
-                stack.many.go_back(server)
+                if server.pipelines.get(version.pipeline.ensemble) == version.number:
+                    stack.many.go_back(server)
+                else:  # the other one had come to its end, and was not recorded
+                    stack.many.load(server, version)
             else:
                 with lock.hands_off():
                     _recover(Control(server.admin, limit), stack.engine, version, shared)

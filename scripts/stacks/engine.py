@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import cast
 
-from docker.errors import APIError, DockerException, NotFound
+from docker.errors import APIError, DockerException, InvalidConfigFile, NotFound
 from docker.models.containers import Container
+from docker.utils.config import find_config_file
 
 import docker
 from scripts.base.errors import ROOM, UserError
@@ -27,6 +28,9 @@ def why_not_docker() -> str | None:
     try:
         engine = docker.from_env(timeout=10)
         engine.ping()
+    except (InvalidConfigFile, AttributeError, TypeError):
+        config = cast(str, find_config_file())
+        return f"{config} is none of Docker's (mend it, or remove it and log in again)"
     except (DockerException, OSError, ValueError) as fault:  # ValueError: of a wrong DOCKER_HOST
         if "Permission denied" in str(fault):
             return "Docker refuses this user (sudo usermod -aG docker $USER, then log in again)"

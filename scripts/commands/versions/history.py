@@ -17,7 +17,9 @@ from scripts.stacks import state
 
 def main() -> int:
     pipeline = pipelines.find_asked_pipeline()
-    Shared(state.settings_in_use(), pipeline).pull()
+    holder = lock.find_holder(lock.OF_CHANGES)
+    if not holder:  # which has pulled, and may write now what a pull would overwrite
+        Shared(state.settings_in_use(), pipeline).pull()
     events = history.read(pipeline)
     if not events:
         raise UserError("nothing has been served here yet", f"start it: {brings_up(pipeline)}")
@@ -27,7 +29,7 @@ def main() -> int:
             when = f"{_here(event.time)}  "
             said = f"{when}{history.describe(event)}"
             console.say(said, indent=" " * len(when), **asdict(event))
-    if cut and (holder := lock.find_holder(lock.OF_CHANGES)):
+    if cut and holder:
         console.note(f"the {cut.how} of version {cut.version} is under way ({holder})")
     elif cut:
         console.note(

@@ -16,6 +16,7 @@ import pytest
 from bundle_door.access import key_file
 from scripts.artefacts.workspace import Workspace
 from scripts.base import lock as locks
+from scripts.base.disk import Item as Prunable
 from scripts.base.errors import UserError
 from scripts.base.lock import find_holder, hold_lock, private
 from scripts.evaluation.labelled import Item
@@ -213,3 +214,43 @@ def test_the_step_that_asks_the_original_runs_alone(
     data = evaluating.Data(Path("val"), items, 0, ["a"], np.zeros(1, np.int64))
     with pytest.raises(Stopped):
         evaluating.ask_original(State("cpu", "", {}), version, data)
+
+
+def test_the_history_is_not_pulled_while_another_command_adds_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Which would be lost: what is there is older."""
+    command, pulled = import_module("scripts.commands.versions.history"), list[str]()
+    shared = SimpleNamespace(pull=lambda: pulled.append("again"))
+    monkeypatch.setattr(command, "Shared", lambda *_: shared)
+    monkeypatch.setattr(command.state, "settings_in_use", lambda: None)
+    monkeypatch.setattr(command.history, "read", lambda _: [])
+    for holder in ("", "process 1"):
+        monkeypatch.setattr(locks, "find_holder", lambda _, holder=holder: holder)
+        with pytest.raises(UserError, match="nothing has been served here yet"):
+            command.main()
+    assert len(pulled) == 1
+
+
+def test_nobody_waits_for_the_answer_of_who_prunes(
+    held: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what is needed by then stays."""
+    command, removed = import_module("scripts.commands.operate.prune"), list[str]()
+
+    def make_item(what: str, why: str) -> Prunable:
+        assert held == [locks.OF_CHANGES]
+        return Prunable(what, 1, 1, why, lambda: removed.append(what))
+
+    def ask(_: str) -> bool:
+        assert not held
+        return True
+
+    first = {"version 1": "old", "version 2": "old", "version 3": ""}
+    looks = iter([first, first | {"version 2": ""}])
+    monkeypatch.setattr(
+        command, "find_items", lambda *_: [make_item(*each) for each in next(looks).items()]
+    )
+    monkeypatch.setattr(command, "_ask_consent", ask)
+    assert command.main() == 0
+    assert removed == ["version 1"]

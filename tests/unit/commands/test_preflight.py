@@ -107,6 +107,17 @@ def test_a_docker_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, host: st
     assert why.startswith(f"no Docker engine answers at {host} (") and "DOCKER_HOST" in why
 
 
+@pytest.mark.parametrize("content", ["[]", '{"proxies": 4}', '{"auths": {"registry": 5}}'])
+def test_a_damaged_file_of_docker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    (config := tmp_path / "config.json").write_text(content)
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    assert str(engine.why_not_docker()).startswith(f"{config} is none of Docker's (mend it")
+
+
 @pytest.mark.parametrize("name", ["my project", "it's", "a$b", "über"])
 def test_a_folder_that_triton_cannot_run_in(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """It says so before anything else is made."""

@@ -11,10 +11,10 @@ import pytest
 
 from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU
-from scripts.repository import place
-from scripts.server import loaded_beside, up
+from scripts.repository import history, place
+from scripts.server import loaded_beside, recover, up
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.stacks import state
+from scripts.stacks import flavour, state
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.state import State
 
@@ -32,7 +32,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> list[State | None]:
 
 def make_version(number: int) -> Any:
     pipeline = SimpleNamespace(ensemble="birds", recipe=MagicMock())
-    return SimpleNamespace(number=number, pipeline=pipeline, serving="birds")
+    return SimpleNamespace(number=number, pipeline=pipeline, serving="birds", title="")
 
 
 @pytest.fixture
@@ -113,3 +113,18 @@ def test_a_container_that_has_ended_takes_over_nothing() -> None:
     stack.compose = there
     with pytest.raises(UserError, match=r"does not get the ports \(it is gone\)"):
         stack.take_over(KNOWN, KNOWN)
+
+
+@pytest.mark.parametrize(("at", "then"), [(1, "go_back"), (2, "load")])
+def test_servers_that_had_all_been_replaced_get_the_live_version_back(
+    monkeypatch: pytest.MonkeyPatch, at: int, then: str
+) -> None:
+    """By a rollout that was killed before it recorded that."""
+    many, shared, version = MagicMock(), MagicMock(), make_version(1)
+    begun = history.Event("", history.BEGINS, 2, "rollout")
+    monkeypatch.setattr(history, "read", lambda _: [begun])
+    monkeypatch.setattr(recover, "_lay_out", lambda *_: [])
+    monkeypatch.setattr(flavour, "stack_of", lambda _: MagicMock(many=many))
+    assert recover.recover(replace(KNOWN, pipelines={"birds": at}), version, shared)
+    assert [call[0] for call in many.method_calls] == [then]
+    shared.record.assert_called_once_with(history.STAYED, 2, "rollout", history.CUT_OFF)
