@@ -91,7 +91,6 @@ def points() -> list[Point]:
         # throughput.
         Point("mobilenet_v2 in fp32, 500x375, 18.5 ms", 95.4, 2000 / 18.5),
         Point("mobilenet_v2 in fp32, 8.5 megapixels, 36.6 ms", 45.0, 2000 / 36.6),
-        # Swarm: here come the points of one server and of several, on two engines.
     ]
 
 

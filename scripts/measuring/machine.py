@@ -12,7 +12,6 @@ import psutil
 
 from bundle_client import __version__
 from scripts.artefacts.manifest import read_pins
-from scripts.base.errors import UserError
 from scripts.recipes.pipelines import Pipeline
 from scripts.server.served import find_served_version
 from scripts.server.triton import triton_api
@@ -53,8 +52,19 @@ def machine(server: State) -> dict[str, Any]:
         "kernel": platform.release(),
     }
     if server.flavour == "gpu":
-        seen["GPU"] = _read(find_served_version().workspace.plan / "manifest.json")["gpu"]["name"]
+        seen["GPU"] = _name_gpu(server)
     return seen
+
+
+def _name_gpu(server: State) -> str:
+    """By the main pipeline's plan; what is served without one, as trees are, does not say it."""
+    built = find_served_version().workspace.plan / "manifest.json"
+    if built.exists():
+        return str(json.loads(built.read_text())["gpu"]["name"])
+    # The code that talks to Docker takes a third of a second to import.
+    from scripts.stacks.gpu import GpuStack
+
+    return GpuStack(server.settings_at_start).description
 
 
 def versions(server: State) -> dict[str, str]:
@@ -88,10 +98,3 @@ def _instances(config: dict[str, Any]) -> dict[str, Any]:
         "batching": "dynamic_batching" in config,
         **{name: value["string_value"] for name, value in config.get("parameters", {}).items()},
     }
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
-        raise UserError(f"{path.name} of the served network is missing", "run make up") from None

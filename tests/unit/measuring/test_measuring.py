@@ -9,6 +9,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,10 @@ from PIL import Image
 
 from bundle_serving.address import Address
 from bundle_serving.pictures import Transform
+from scripts.artefacts.workspace import Workspace
+from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.measuring import perf_analyzer, photos, results, server_side
+from scripts.measuring import machine, perf_analyzer, photos, results, server_side
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.division import Division, list_untrained
 from scripts.measuring.measurement import (
@@ -35,6 +38,8 @@ from scripts.measuring.results import CAUSES, CIRCUMSTANCES, compare
 from scripts.measuring.rounds import unsure
 from scripts.measuring.server_side import Counters
 from scripts.measuring.workload import Configuration, Target, a_few, everything, side_by_side
+from scripts.stacks import gpu
+from scripts.stacks.state import State
 from tests.project import ROOT, Project, picture
 
 # What a real run on a real server left.
@@ -414,6 +419,19 @@ def test_whatever_a_folder_is_called_it_is_drawn(tmp_path: Path) -> None:
     found = measured(50, 51, inputs=sent)
     assert plots.svg(plots.latencies([found])) and plots.svg(plots.throughput([found]))
     assert sent.name == "caf\\udce9 $5_{ to $10"
+
+
+def test_the_gpu_is_named_of_what_has_no_plan_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As trees, which Triton's FIL backend runs."""
+    version = SimpleNamespace(workspace=Workspace(tmp_path))
+    monkeypatch.setattr(machine, "find_served_version", lambda: version)
+    monkeypatch.setattr(gpu, "GpuStack", lambda settings: SimpleNamespace(description="2 x L4"))
+    server = State("gpu", "", {})
+    assert machine.machine(server)["GPU"] == "2 x L4"
+    files.write(version.workspace.plan / "manifest.json", '{"gpu": {"name": "NVIDIA T4"}}')
+    assert machine.machine(server)["GPU"] == "NVIDIA T4"
 
 
 def test_a_folder_without_pictures_is_refused(tmp_path: Path) -> None:
