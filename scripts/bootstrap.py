@@ -135,6 +135,8 @@ def _create() -> None:
     _say(f"creating a virtual environment in .venv with {python} …")
     made = subprocess.run([python, "-m", "venv", VENV], capture_output=True, text=True)
     if made.returncode:
+        if full := of_the_machine(Exception(made.stdout + made.stderr)):
+            raise full
         version = ".".join(map(str, _version_of(python) or ()))
         raise UserError(
             f"{python} cannot create a virtual environment",

@@ -49,7 +49,8 @@ def load(path: Path) -> Original:
     if path.suffix not in KINDS:
         raise UserError(
             f"{path.name} is no model of a table",
-            f"give one ({', '.join(KINDS)}), or serve it beside this one: make add-model FROM=…",
+            f"give one ({', '.join(KINDS)}), or serve it beside this one: "
+            "make add-model NAME=… FROM=…",
         )
     try:
         return KINDS[path.suffix](path)

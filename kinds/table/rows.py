@@ -91,7 +91,7 @@ def read_labelled(path: Path, columns: Sequence[str], width: int) -> Labelled:
     known = columns or [name for name in header if name not in target]
     places = _places(path, header, known)
     items = []
-    for number, row in enumerate(found, 2):
+    for number, row in enumerate(found, 1 if path.suffix == ".jsonl" else 2):
         numbers = _row(path, number, [*row.values()], places)
         items.append(Item(f"line {number}", row[target[0]], json.dumps(numbers.tolist())))
     if len(places) != width:

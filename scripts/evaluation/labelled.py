@@ -124,13 +124,13 @@ def read_list(path: Path, inputs: Sequence[str]) -> list[tuple[str, str]]:
     first two columns."""
     rows = [each for each in read_rows(path) if any(each.values())]
     if not rows:
-        raise UserError(f"{path} names nothing", f"it should be {FORMS}")
+        raise UserError(f"{path} names nothing", f"give it a row with {inputs[0]} and {LABELS[0]}")
     header = {name.strip().lower(): name for name in rows[0]}
     asked = next((header[name] for name in inputs if name in header), None)
     label = next((header[name] for name in LABELS if name in header), None)
     if asked is None or label is None:
         raise UserError(
-            f"{path.name} has no columns with what is asked and its label ({', '.join(header)})",
+            f"{path.name} has no columns with what is asked and its label ({_some([*header])})",
             f"call them {inputs[0]} and {LABELS[0]}",
         )
     for number, row in enumerate(rows, 1):
@@ -152,10 +152,11 @@ def read_rows(path: Path) -> list[Mapping[str, str]]:
         lines = [line for line in csv.reader(io.StringIO(text), delimiter=separator) if line]
     except (OSError, ValueError, TypeError, AttributeError, csv.Error) as fault:
         raise UserError(f"cannot read {path} ({fault})", f"name {', '.join(LISTS)}") from None
-    known = {*INPUTS, *TEXTS, *LABELS}
+    known, first = {*INPUTS, *TEXTS, *LABELS}, 1
     if lines and len(lines[0]) == 2 and not known & {cell.strip().lower() for cell in lines[0]}:
         lines.insert(0, [INPUTS[0], LABELS[0]])
-    for number, line in enumerate(lines, 1):
+        first = 0  # which is none of the file's
+    for number, line in enumerate(lines, first):
         if len(line) != len(lines[0]):
             raise UserError(
                 f"{path.name}, row {number}, has {len(line)} columns and not {len(lines[0])}",

@@ -18,6 +18,7 @@ from scripts.base.parts import MAIN_KIND
 from scripts.base.paths import ROOT
 from scripts.recipes.recipe import Part, Recipe
 
+MOST_SHOWN = 200  # letters of a wrong value
 # Of Recipe's methods, as kinds of users may still have them.
 RENAMED = {
     "answered_by_itself": "is_own_answer",
@@ -96,7 +97,8 @@ def _explain_error(path: Path, kind: type[Recipe], error: ErrorDetails) -> UserE
             f"{path}: {key} is missing", f"{kind.example_path().relative_to(ROOT)} shows it"
         )
     message = error["msg"].removeprefix("Value error, ")
-    return UserError(f"{path}: {key}: {error['input']!r}", message[:1].lower() + message[1:])
+    given = f"{error['input']!r}"[:MOST_SHOWN]  # perhaps a whole part of the recipe
+    return UserError(f"{path}: {key}: {given}", message[:1].lower() + message[1:])
 
 
 def _keys(kind: Any, location: tuple[int | str, ...]) -> list[int | str]:

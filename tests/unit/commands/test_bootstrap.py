@@ -48,6 +48,19 @@ def test_links_that_an_interrupted_run_left_are_removed(
     assert elsewhere.is_dir() and not any(venv.iterdir())
 
 
+def test_a_full_disk_is_no_missing_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "Error: [Errno 28] No space left on device: '/bundle/.venv/lib'\n"
+    for why, remedy in ((said, "make room"), ("ensurepip is not available", "apt-get install")):
+        done = subprocess.CompletedProcess[str]([], 1, why, "")
+        monkeypatch.setattr(bootstrap, "VENV", tmp_path)
+        monkeypatch.setattr(bootstrap, "_find_python", lambda: sys.executable)
+        monkeypatch.setattr(bootstrap, "_version_of", lambda _: (3, 11))
+        with monkeypatch.context() as instead, pytest.raises(UserError) as refused:
+            instead.setattr(subprocess, "run", lambda *_, done=done, **__: done)
+            bootstrap._create()
+        assert refused.value.remedy.startswith(remedy) or remedy in refused.value.remedy
+
+
 @pytest.mark.parametrize("index", ["http://a b", "http://127.0.0.1:port", "http://nowhere.invalid"])
 def test_an_index_that_is_none_is_done_without(index: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_INDEX", index)

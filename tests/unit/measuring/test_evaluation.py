@@ -123,7 +123,7 @@ def test_texts_of_several_lines(tmp_path: Path) -> None:
         ("", "names nothing"),
         ("file,label\n", "names nothing"),
         ("a,b,c\n1,2,3\n", r"no columns with what is asked and its label \(a, b, c\)"),
-        ("crow/1.jpg,crow\ncrow/1.jpg\n", "row 3, has 1 columns and not 2"),
+        ("crow/1.jpg,crow\ncrow/1.jpg\n", "row 2, has 1 columns and not 2"),
         ("crow/1.jpg,crow\nmissing.jpg,crow\n", "1 file of val.csv is not there: missing.jpg"),
         ("crow/1.jpg,crow\n~missing.jpg,crow\n", "1 file of val.csv is not there: ~missing.jpg"),
     ],

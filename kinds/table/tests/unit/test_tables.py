@@ -75,6 +75,13 @@ def test_labelled_rows_that_are_refused(tmp_path: Path, text: str, cause: str) -
         rows.read_labelled(csv(tmp_path, text), COLUMNS, 2)
 
 
+def test_a_line_of_json_is_named_by_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"petal": 1, "sepal": "red", "target": "iris"}\n')
+    with pytest.raises(UserError, match="line 1: could not convert"):
+        rows.read_labelled(path, COLUMNS, 2)
+
+
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
