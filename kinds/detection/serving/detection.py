@@ -126,14 +126,16 @@ def decode_boxes(shifts: Floats, anchors: Floats) -> Floats:
 
 
 def survivors(boxes: Floats, classes: Numbers, rules: Rules) -> Numbers:
-    """Which boxes stay, given best first: none that overlaps a better one of its class."""
-    left = np.arange(len(boxes))
-    kept: list[np.intp] = []
-    while len(left) and len(kept) < rules.most:
-        best, left = left[0], left[1:]
-        kept.append(best)
-        doubled = overlaps(boxes[best], boxes[left]) > rules.overlap
-        left = left[~(doubled & (classes[left] == classes[best]))]
+    """Which boxes stay, given best first: none that overlaps a better one of its class. Each is
+    compared with its class alone: anybody may send rows in which all classes count."""
+    alike = {each: np.flatnonzero(classes == each) for each in np.unique(classes)}
+    left = np.ones(len(boxes), bool)
+    kept: list[int] = []
+    for best in range(len(boxes)):
+        if left[best] and len(kept) < rules.most:
+            kept.append(best)
+            others = alike[classes[best]]
+            left[others] &= ~(overlaps(boxes[best], boxes[others]) > rules.overlap)
     return np.array(kept, np.intp)
 
 

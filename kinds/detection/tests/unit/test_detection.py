@@ -91,6 +91,22 @@ def test_so_many_candidates_of_each_class_and_boxes_of_all() -> None:
     assert survivors(apart, np.zeros(9, np.intp), replace(RULES, most=4)).tolist() == [0, 1, 2, 3]
 
 
+def test_rows_in_which_all_classes_count_cost_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As anybody may send them to this step: a second a picture, and 64 pictures at once."""
+    compared = 0
+
+    def count(box: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float32]:
+        nonlocal compared
+        compared += len(others)
+        return np.zeros(len(others), np.float32)
+
+    monkeypatch.setattr("kinds.detection.serving.detection.overlaps", count)
+    rules = replace(RULES, candidates=50, most=100)
+    classes = np.arange(5000) % 100
+    assert len(survivors(np.zeros((5000, 4), np.float32), classes, rules)) == rules.most
+    assert compared <= rules.most * rules.candidates
+
+
 def test_of_an_anchor_only_the_likeliest_class_counts_where_the_rules_say_so() -> None:
     row = rows((0, 3, 2.9), (9, 0, 0), (9, 0, 0))
     assert detection(replace(RULES, overlap=1)).find(row, (100, 100)).classes.tolist() == [1, 2]
