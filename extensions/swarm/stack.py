@@ -313,7 +313,9 @@ class SwarmStack(ManyServers):
         are to come back, each reads what it was started with."""
         remote = place.open_folder(self._settings)
         if remote is None:
-            files.link_tree(live.REPOSITORY, MODELS / name)
+            # Another folder in its place would be none for servers that have it mounted.
+            if not (MODELS / name).exists():
+                files.link_tree(live.REPOSITORY, MODELS / name)
             return MODELS / name
         copies = remote.place_beside("swarm")
         copies.mirror(live.REPOSITORY, to=name, known=remote.archive.prefix)

@@ -55,6 +55,8 @@ def hold_lock(
                         "let it finish, or end it, then run this again",
                     )
                 time.sleep(LOOK_S)
+        if not os.fstat(descriptor).st_nlink:  # who comes later locks another file
+            raise UserError(f"{path} was removed meanwhile, as make clean does", "run this again")
         _leave_note(descriptor)
         yield
     finally:

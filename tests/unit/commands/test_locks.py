@@ -87,6 +87,28 @@ def test_a_wait_for_another_command_has_an_end(tmp_path: Path) -> None:
     assert not waiting.is_alive() and len(told) <= 2
 
 
+def test_a_lock_that_was_removed_meanwhile_is_none(tmp_path: Path) -> None:
+    lock, refused = tmp_path / "lock", list[UserError]()
+    is_waiting = threading.Event()
+
+    def wait() -> None:
+        try:
+            with hold_lock(lock, lambda _: is_waiting.set()):
+                pass
+        except UserError as fault:
+            refused.append(fault)
+
+    with hold_lock(lock, lambda _: None):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        assert is_waiting.wait(60)
+        lock.unlink()
+    waiting.join(60)
+    assert "was removed meanwhile, as make clean does" in refused[0].cause
+    with hold_lock(lock, lambda _: None):
+        pass
+
+
 def test_a_key_is_revoked_while_another_command_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

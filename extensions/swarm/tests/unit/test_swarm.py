@@ -12,11 +12,13 @@ import yaml
 
 from bundle_door import relay
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
-from extensions.swarm import stack_file
+from extensions.swarm import stack, stack_file
 from extensions.swarm.stack_file import KEPT, LEFT_OUT, Given
+from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.settings.settings import Settings
+from scripts.repository import live
+from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks.containers import DockerStack
 
 Service = dict[str, Any]
@@ -189,3 +191,18 @@ def test_docker_reads_it(server: Service, given: Given) -> None:
         pytest.skip("this docker cannot show a stack")
     assert read.returncode == 0, read.stderr
     assert "Ignoring" not in read.stderr and "unsupported" not in read.stderr.lower()
+
+
+def test_servers_that_run_keep_the_folder_that_they_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last step of a rollout lays out again what all have by then: a mount leads to the folder
+    itself, whatever comes under its name."""
+    monkeypatch.setattr(stack, "MODELS", tmp_path / "models")
+    monkeypatch.setattr(live, "REPOSITORY", tmp_path / "live")
+    files.write(tmp_path / "live" / "birds" / "config.pbtxt", "")
+    swarm = stack.SwarmStack(Settings(DEFAULTS))
+    placed = Path(swarm._place_copy("abc"))
+    mounted = placed.stat().st_ino
+    assert swarm._place_copy("abc") == placed
+    assert placed.stat().st_ino == mounted and (placed / "birds" / "config.pbtxt").is_file()
