@@ -23,6 +23,8 @@ LEAST_ACCURACY = 0.85
 
 # Strong regularisation, because there are few sentences.
 DECAY = 0.003
+# Of a network that numbers no places, in tokens.
+ANY_LENGTH = 2**31
 # A feature's least standard deviation, relative to the mean of all.
 LEAST_SPREAD = 1e-4
 
@@ -78,12 +80,37 @@ def _of_hub(source: str) -> Classifier:
             f"give a folder with one (SENTIMENT=folder), or SENTIMENT={MINILM}, which needs no hub",
         ) from None
     require_whole(source, network, found)
+    _require_exclusive(source, network.config)
     return Classifier(
         _Scores(network).eval(),
-        tokenizer.backend_tokenizer,
+        _fill_as_trained(tokenizer, network.config),
         [str(network.config.id2label[n]).lower() for n in range(network.config.num_labels)],
-        network.config.max_position_embeddings,
+        _find_longest(network.config),
     )
+
+
+def _find_longest(config: Any) -> int:
+    """Some, such as XLNet, take texts of any length."""
+    found = getattr(config, "max_position_embeddings", None) or ANY_LENGTH
+    return int(found) if found > 0 else ANY_LENGTH
+
+
+def _require_exclusive(source: str, config: Any) -> None:
+    if config.problem_type == "multi_label_classification":
+        raise UserError(
+            f"the labels of {source} do not exclude each other (problem_type in its config.json)",
+            "give a classifier of which one label is right: SENTIMENT=",
+        )
+
+
+def _fill_as_trained(tokenizer: Any, config: Any) -> Tokenizer:
+    """Networks such as GPT look for the last token that fills nothing up."""
+    found: Tokenizer = tokenizer.backend_tokenizer
+    if getattr(config, "pad_token_id", None) is None:
+        config.pad_token_id = tokenizer.pad_token_id
+    if (pad := config.pad_token_id) is not None:
+        found.enable_padding(pad_id=pad, pad_token=str(tokenizer.convert_ids_to_tokens(pad)))
+    return found
 
 
 class Encoder(nn.Module):  # type: ignore[misc]

@@ -10,18 +10,18 @@ manifest.json. Installed atomically.
 
 import copy
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bundle_serving.agreement import Agreement, Bound
+from bundle_serving.agreement import Agreement, Bound, compare
 from kinds.text import sentences
 from scripts.artefacts.exporting import run
 from scripts.artefacts.manifest import NOTHING, read_pins, write_manifest
 from scripts.artefacts.progress import step, tell
 from scripts.base import files
-from scripts.base.errors import UserError
+from scripts.base.errors import UserError, of_the_machine
 
 BOUNDS = {"fp32": Bound(0.01), "fp16": Bound(0.05)}
 MAKERS = ("torch", "transformers", "tokenizers", "onnx", "onnxscript")
@@ -33,10 +33,13 @@ class Classifier:
     longest: int  # in tokens
     labels: tuple[str, ...]
     precision: str = "fp32"  # or "fp16": half precision inside, for a strongly typed engine
+    task_prefix: str = ""  # put before each text
 
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
         found: dict[str, Any] = {"source": self.source, "max_seq_len": self.longest}
         found["precision"] = self.precision
+        if self.task_prefix:
+            found["task_prefix"] = self.task_prefix
         folder = Path(self.source)
         if folder.is_dir():
             parts = sorted(path for path in folder.iterdir() if path.is_file())
@@ -62,10 +65,10 @@ def export(spec: Classifier, out: Path) -> None:
     with files.whole_folder(out) as draft:
         with step("exporting to ONNX"):
             inside = halve(classifier.module) if spec.precision == "fp16" else classifier.module
-            to_onnx(inside, spec.longest, "SCORES", draft / "model.onnx")
+            _write_onnx(inside, spec, draft / "model.onnx")
         with step("comparing ONNX with PyTorch"):
             try:
-                agreement = _compare_onnx(classifier, spec.longest, draft)
+                agreement = _compare_onnx(classifier, spec, draft)
             except IndexError:
                 raise UserError(
                     f"the tokenizer of {spec.source} gives tokens that its network does not have",
@@ -109,27 +112,56 @@ def to_onnx(module: Any, longest: int, output: str, path: Path) -> None:
     save(module, examples, ({0: BATCH, 1: tokens}, {0: BATCH, 1: tokens}), output, path)
 
 
-def _compare_onnx(classifier: Any, longest: int, out: Path) -> Agreement:
+def _write_onnx(module: Any, spec: Classifier, path: Path) -> None:
+    try:
+        to_onnx(module, spec.longest, "SCORES", path)
+    except Exception as fault:  # of the exporter's, of many kinds
+        message = " ".join(str(fault).split()).partition(". ")[0][:200]
+        raise of_the_machine(fault) or UserError(
+            f"PyTorch cannot export {spec.source} to ONNX: {message}",
+            "give another classifier: SENTIMENT=",
+        ) from None
+
+
+def _compare_onnx(classifier: Any, spec: Classifier, out: Path) -> Agreement:
     """One text at a time, and many in a padded batch; short ones, and one too long."""
     import numpy as np
 
     from bundle_serving.protocol import golden
-    from kinds.text.serving.texts import to_tokens
+    from kinds.text.serving.texts import set_lengths, to_tokens
     from scripts.steps import checked, networks
 
     texts = [each.text for each in sentences.read()[::20]]
-    tokenizer = classifier.tokenizer
-    tokenizer.enable_truncation(longest)
-    tokenizer.enable_padding(pad_to_multiple_of=8)
+    tokenizer, original = classifier.tokenizer, networks.make_asker(classifier.module)
+    set_lengths(tokenizer, spec.longest)
     together = ([texts[0]], texts, [" ".join(texts * 20)])
     agreement, expected = checked.compare_batches(
-        out,
-        networks.make_asker(classifier.module),
-        [to_tokens(each, tokenizer) for each in together],
+        out, original, [to_tokens(each, tokenizer, spec.task_prefix) for each in together]
     )
+    alone = _ask_alone(original, [spec.task_prefix + text for text in texts], tokenizer)
+    _require_unmoved(compare(alone, expected[1]))
     questions = [{"QUERY": np.array([[text.encode()]])} for text in texts]
-    golden.save(out / "golden.npz", questions, scores=expected[1])
+    golden.save(out / "golden.npz", questions, scores=alone)
     return agreement
+
+
+def _ask_alone(original: Callable[..., Any], texts: Sequence[str], tokenizer: Any) -> Any:
+    """Nothing is filled up."""
+    import numpy as np
+
+    from kinds.text.serving.texts import to_tokens
+
+    as_long = type(tokenizer).from_str(tokenizer.to_str())
+    as_long.no_padding()
+    return np.concatenate([original(*to_tokens([text], as_long).values()) for text in texts])
+
+
+def _require_unmoved(filled: Agreement) -> None:
+    if not filled.within(BOUNDS["fp32"]):
+        raise UserError(
+            f"the classifier reads what texts are filled up with ({filled}; {BOUNDS['fp32']})",
+            "say in its config.json what it was trained to pass over: pad_token_id",
+        )
 
 
 if __name__ == "__main__":

@@ -106,7 +106,8 @@ class Text(ThreeSteps):
         source = self.override(settings) or self.source
         path = expand(source)
         source = str(path.resolve()) if path.is_dir() else source
-        spec = Classifier(source, self.words.max_seq_len, self.labels, engine.export)
+        words = self.words
+        spec = Classifier(source, words.max_seq_len, self.labels, engine.export, words.task_prefix)
         step = WITH_MINILM if source == MINILM else EXPORT
         return Export.from_spec(step, spec, self.setting not in settings.given)
 

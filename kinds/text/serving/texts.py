@@ -40,12 +40,17 @@ class TextRecipe:
             tokenizer = Tokenizer.from_file(str(file))
         else:
             tokenizer = Tokenizer.from_pretrained(self.backbone_model_name)
-        tokenizer.enable_truncation(self.max_seq_len)
-        pad = tokenizer.padding or {"pad_id": 0, "pad_token": "[PAD]"}
-        tokenizer.enable_padding(
-            pad_id=pad["pad_id"], pad_token=pad["pad_token"], pad_to_multiple_of=MULTIPLE
-        )
+        set_lengths(tokenizer, self.max_seq_len)
         return tokenizer
+
+
+def set_lengths(tokenizer: Tokenizer, longest: int) -> None:
+    """Filled up by what it fills up with, if it says so."""
+    tokenizer.enable_truncation(longest)
+    pad = tokenizer.padding or {"pad_id": 0, "pad_token": "[PAD]"}
+    tokenizer.enable_padding(
+        pad_id=pad["pad_id"], pad_token=pad["pad_token"], pad_to_multiple_of=MULTIPLE
+    )
 
 
 def to_texts(queries: NDArray[np.object_]) -> list[str]:
