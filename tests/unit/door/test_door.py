@@ -530,6 +530,14 @@ def test_a_message_over_grpc_has_an_end() -> None:
     assert "max_stream_duration" not in routes[methods.STREAM]["route"]
 
 
+def test_no_message_passes_under_a_path_that_its_bounds_do_not_know() -> None:
+    """Routes leave out what is behind a question mark, and scripts do not."""
+    routes = grpc_routes(Limits())
+    first = next(at for at, route in enumerate(routes) if "route" in route)
+    queries = {"name": ":path", "string_match": {"contains": "?"}}
+    assert [queries] in [route["match"].get("headers") for route in routes[:first]]
+
+
 def test_a_log_is_kept_short_for_all_who_append_to_it(tmp_path: Path) -> None:
     file = tmp_path / "server.log"
     with file.open("a") as log:
