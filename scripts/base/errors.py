@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,8 @@ OF_THE_MACHINE = {
     errno.ENAMETOOLONG: OTHER,
     errno.ENOTDIR: OTHER,
     errno.EEXIST: OTHER,  # a file, where a folder is to be
-    errno.EACCES: "run it as the user who owns that file, or take all back: sudo chown -R $USER .",
+    errno.EACCES: "run it as the user who owns that file, or take all back: "
+    f"sudo chown -R $USER {shlex.quote(str(ROOT))}",
 }
 
 

@@ -12,7 +12,7 @@ from scripts.intake.ends import SLACK
 GIVES = ("scores", "probabilities", "multi-label")
 # Of a vector that was normalised.
 LENGTH = 0.001
-CHOOSE = f"say what it is: OUTPUT={'|'.join(GIVES)}"
+CHOOSE = f"say what it is: OUTPUT={'|'.join(GIVES)} (of a new version: gives, in the recipe)"
 
 
 @dataclass(frozen=True)

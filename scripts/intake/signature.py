@@ -207,7 +207,10 @@ def _choose_output(path: Path, model: Any, hints: Hints, batch: int | None) -> t
     shown = ", ".join(f"{name}: {_show_value(each)}" for name, each in outputs.items()) or "nothing"
     if found:
         names = " or ".join(found)
-        raise UserError(f"{path.name} gives {shown}", f"say which is the answer: OUTPUT={names}")
+        remedy = (
+            f"say which is the answer: OUTPUT={names} (of a new version: output, in the recipe)"
+        )
+        raise UserError(f"{path.name} gives {shown}", remedy)
     if any(_is_open(each) for each in outputs.values()):
         raise UserError(
             f"{path.name} does not say how many classes it has ({shown})", "name them: LABELS="

@@ -306,7 +306,7 @@ class Image(ThreeSteps, OfPictures):
         if (answers := found.get("answers", "single-label")) != self.answers:
             raise UserError(
                 f"{name} is {answers}, and the pipeline {self.answers}",
-                f"{of_its_own}, or say what it gives: OUTPUT=",
+                f"{of_its_own}, or say what it gives: gives, in the recipe",
             )
         if (most := _most_together(found)) and most < self.most:
             how = "one by one" if most == 1 else f"up to {most} at once"
