@@ -66,6 +66,12 @@ class Way:
             self._sent, self._waited_for = now, False
             self._send()
 
+    def connect(self) -> None:
+        """Before there is anything to tell: of a new connection, the door would read too late what
+        became of the request that it is about to answer."""
+        if not self._socket:
+            self._connect()
+
     def _send(self) -> None:
         for _ in range(2):  # the door may have been restarted: then the new one gets it
             if not (self._socket or self._connect()):
@@ -179,15 +185,19 @@ class Reports:
             for way in self._ways.values():
                 way.send()
 
-    def send_what_is_left(self) -> None:
+    def keep_sending(self) -> None:
+        """What is left, and nothing but a connection where there is nothing yet."""
         while True:
-            time.sleep(LATEST_S)
+            with self._sending:
+                for way in self._ways.values():
+                    way.connect()
             self.send()
+            time.sleep(LATEST_S)
 
 
 reports = Reports()
 if reports.are_wanted:
-    threading.Thread(target=reports.send_what_is_left, daemon=True).start()
+    threading.Thread(target=reports.keep_sending, daemon=True).start()
 
 
 def reported(model: type) -> type:

@@ -30,7 +30,7 @@ from bundle_door.watching.measures import (
     text,
 )
 from bundle_door.watching.observed import SLOT_S, SLOTS, Observed, Recent
-from bundle_door.watching.steps import Report, Steps
+from bundle_door.watching.steps import Report, Steps, read_reports
 from bundle_serving import own_requests, step_reports
 from bundle_serving.own_requests import OwnRequests
 from bundle_serving.protocol.local_http import join_chunks
@@ -160,7 +160,7 @@ async def _reported(socket: Path) -> None:
         reports.send()
         while len(followed.reports) < 2:
             await asyncio.sleep(0)
-        left = threading.Thread(target=reports.send_what_is_left, daemon=True)
+        left = threading.Thread(target=reports.keep_sending, daemon=True)
         reports.report_execution("m", "2", [], 0, 0, 1)
         reports.send()  # it waits, since others were sent just now
         left.start()
@@ -170,6 +170,25 @@ async def _reported(socket: Path) -> None:
     assert other.model == "n" and not other.answers
     assert (report.requests, report.rows, report.failed, report.answers) == (2, 2, 1, [(7, 0.5)])
     assert observed.confidence.sums[("m", "1")] == 0.5
+
+
+def test_the_first_report_is_read_in_time(tmp_path: Path) -> None:
+    asyncio.run(asyncio.wait_for(_reported_first(tmp_path / "steps"), timeout=60))
+
+
+async def _reported_first(socket: Path) -> None:
+    steps, reports = Steps(Observed().report), Reports(str(socket))
+    server = await steps.serve(socket)
+    threading.Thread(target=reports.keep_sending, daemon=True).start()
+    while not reports._ways[0]._socket:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)  # until it is taken
+    with closing(server), steps.following() as followed:
+        reports.report_execution("m", "1", [followed.id], 0, 0, 1)
+        reports.send()
+        await asyncio.sleep(0)  # Triton's answer comes in a later turn than the report
+        await read_reports()
+        assert followed.reports
 
 
 @dataclass(frozen=True)
