@@ -30,8 +30,10 @@ def read(path: Path, columns: Sequence[str], width: int) -> Rows:
     except (OSError, UnicodeDecodeError, csv.Error) as fault:
         raise UserError(f"cannot read {path} ({fault})", "name a CSV file") from None
     places: Sequence[int] = range(width)
-    if lines and not all(map(_is_number, lines[0][1])):
-        header = [cell.strip() for cell in lines.pop(0)[1]]
+    header = [cell.strip() for cell in lines[0][1]] if lines else []
+    # Columns of pandas are called by numbers, if nobody gives them names.
+    if (columns and {*columns} <= {*header}) or not all(map(_is_number, header)):
+        del lines[0]
         if columns:
             places = _places(path, header, columns)
     if not lines:

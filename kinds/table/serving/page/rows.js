@@ -45,7 +45,9 @@ function numbers(text, columns, width) {
   const lines = text.split(/\r?\n/).map((line, at) => ({ at: at + 1, cells: cellsOf(line, between) }))
     .filter(({ cells }) => cells.some(Boolean));
   let places = null;
-  if (lines.length && !lines[0].cells.every(each => isNumber(each, between))) {
+  // Columns of pandas are called by numbers, if nobody gives them names.
+  const isHeader = ({ cells }) => !cells.every(each => isNumber(each, between)) || columns.length && columns.every(name => cells.includes(name));
+  if (lines.length && isHeader(lines[0])) {
     const { cells: header } = lines.shift();
     if (columns.length) places = columns.map(name => placeOf(name, header, columns));
   }

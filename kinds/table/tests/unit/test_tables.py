@@ -36,6 +36,8 @@ def csv(folder: Path, text: str) -> Path:
         ("1,2\n3,4.5\n", COLUMNS, [[1, 2], [3, 4.5]]),
         ("sepal,colour,petal\n2,red,1\n\n4,blue,3\n", COLUMNS, [[1, 2], [3, 4]]),
         ("a,b\n1,2\n", (), [[1, 2]]),
+        ("1,0,2\n2,1,3\n", ("0", "1"), [[1, 2]]),
+        ("3,4\n1,2\n", ("0", "1"), [[3, 4], [1, 2]]),
         ("1,\nNA,nan\n", COLUMNS, [[1, np.nan], [np.nan, np.nan]]),
         ("\ufeffpetal,sepal\n1,2e3\n", COLUMNS, [[1, 2000]]),
     ],
