@@ -103,10 +103,11 @@ def choose_inputs(recipe: Recipe, made: Workspace, images: str) -> list[Inputs]:
 
 def _require(recipe: Recipe, found: list[Inputs]) -> list[Inputs]:
     if not found:
+        smaller = "give smaller pictures: IMAGES=; or " if recipe.asked_about == "IMG" else ""
         raise UserError(
             f"requests to {recipe.ensemble} are too large to be measured: all of one shape have "
             f"more than {MOST_BYTES // 10**6} MB together",
-            "give smaller pictures: IMAGES=; or see where the time of one request goes: make trace",
+            f"{smaller}see where the time of one request goes: make trace",
         )
     return found
 

@@ -333,7 +333,7 @@ class Image(ThreeSteps, OfPictures):
         if odd:
             raise UserError(
                 f"{name} wants pictures with {', '.join(odd)}, which PREPROCESS=dali cannot do",
-                "serve with PREPROCESS=python: make up PREPROCESS=python",
+                "serve it with PREPROCESS=python",
             )
 
     def as_found(self, made: Workspace) -> Self:

@@ -12,6 +12,7 @@ from scripts.base.paths import ROOT
 
 PATH = ROOT / "build" / "key" / "admin.key"
 SHOWN = PATH.relative_to(ROOT)
+CREATED = "make up creates a new one; for several servers, the command that started them"
 
 # The server's user and group in a container, shared with nobody else. It reads the key through the
 # group.
@@ -47,13 +48,13 @@ def container_can_read() -> bool:
 
 def load() -> str:
     if not PATH.exists():
-        raise UserError(f"the admin key {SHOWN} is missing", "make up creates a new one")
+        raise UserError(f"the admin key {SHOWN} is missing", CREATED)
     if not os.access(PATH, os.R_OK):
         raise UserError(f"{SHOWN} belongs to another user", "run this as the user who ran make up")
     try:
         return guard.read(PATH)
     except guard.NoKey as fault:
-        raise UserError(str(fault), f"rm {SHOWN}; make up creates a new one") from None
+        raise UserError(str(fault), f"rm {SHOWN}; {CREATED}") from None
 
 
 def mark() -> int:

@@ -63,7 +63,7 @@ def evaluate() -> dict[str, Any]:
     about = describe(version, path) | {"classes": len(figures.classes)}
     folder = name_folder()
     shown = str(folder.relative_to(ROOT))
-    told = evaluation.warnings(figures, data.left_out, shown)
+    told = evaluation.warnings(figures, data.left_out, shown, pipeline.option)
     with lock.one_at_a_time():
         evaluating.require_still_served(version)
         with files.whole_folder(folder) as draft:

@@ -92,13 +92,14 @@ def describe_original(figures: Figures) -> str:
     return f"{said}, {unlike} (McNemar's p {paired.p:.2g})"
 
 
-def warnings(figures: Figures, left_out: int, where: str) -> list[str]:
-    """What the figures do not say by themselves."""
+def warnings(figures: Figures, left_out: int, where: str, option: str = "") -> list[str]:
+    """What the figures do not say by themselves. `option`: of commands, to mean this pipeline."""
     found = []
     if figures.labels:
         found.append(
             "the classes stand in another order than LABELS: in the order of the answers they are "
-            f"in {where}/{LABELS}; copy it over the pipeline's file of labels, and make publish"
+            f"in {where}/{LABELS}; copy it over the pipeline's file of labels, and make "
+            f"publish{option}"
         )
     if figures.refused:
         name, why = next(iter(figures.refused.items()))

@@ -408,7 +408,8 @@ def test_labels_in_another_order_are_written_in_that_of_the_answers(tmp_path: Pa
     given = answers(truth, (truth + 1) % 3)
     figures = compute_figures(given, np.ones(60), 1.0, {}, None)
     assert figures.labels == ["song thrush", "crow", "robin"]
-    (told,) = evaluation.warnings(figures, 0, "build/eval")
+    (told,) = evaluation.warnings(figures, 0, "build/eval", " MODEL=birds")
+    assert told.endswith("make publish MODEL=birds")
     assert "another order than LABELS" in told and "build/eval/labels.txt; copy it" in told
 
 
