@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from torch import nn
 
 from kinds.text.sentences import FOLDS, MINILM, PATH, Sentence, folds, read
-from scripts.base.errors import NoWeights, UserError
+from scripts.base.errors import NoWeights, UserError, of_the_machine
 from scripts.base.paths import VENV
 from scripts.steps import vision  # noqa: F401  # otherwise transformers fails at torchvision
 from scripts.steps.intake import require_whole
@@ -75,7 +75,7 @@ def _of_hub(source: str) -> Classifier:
         tokenizer = AutoTokenizer.from_pretrained(source, **without_code)
     except Exception as fault:  # the hub's client raises many kinds of errors
         detail = " ".join(str(fault).split()).partition(". ")[0][:200]
-        raise NoWeights(
+        raise of_the_machine(fault) or NoWeights(
             f"the classifier {source} is not available ({detail})",
             f"give a folder with one (SENTIMENT=folder), or SENTIMENT={MINILM}, which needs no hub",
         ) from None

@@ -319,7 +319,7 @@ def _not_loaded(shown: str, fault: Exception, file: str) -> UserError:
         )
     if file:
         return UserError(f"{file} does not fit timm's {shown}: {message}", "check WEIGHTS=")
-    return NoWeights(
+    return of_the_machine(fault) or NoWeights(
         f"{shown} is not on this machine, and cannot be loaded from its hub: {message}",
         "check its name; without network, name a folder with it: FROM=folder",
     )

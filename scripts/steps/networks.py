@@ -21,7 +21,7 @@ from bundle_serving.pictures import Transform, to_pixels
 from scripts.artefacts.manifest import NOTHING, Torchvision, lines_of
 from scripts.artefacts.samples import RANDOM_PICTURES, make_varied, noise
 from scripts.base import files
-from scripts.base.errors import NoWeights, UserError
+from scripts.base.errors import NoWeights, UserError, of_the_machine
 from scripts.settings.architectures import DRAWN
 from scripts.steps.fine_tuned import FineTuned
 from scripts.steps.vision import torchvision
@@ -178,7 +178,8 @@ def download_weights(arch: str, entry: Any, ways_out: str) -> dict[str, torch.Te
             f"torchvision's weights for {arch} cannot be downloaded ({fault.reason})", ways_out
         ) from None
     except (OSError, RuntimeError) as fault:  # truncated, disk full, wrong hash
-        raise NoWeights(f"the download of {arch}'s weights failed ({fault})", ways_out) from None
+        cause = f"the download of {arch}'s weights failed ({fault})"
+        raise of_the_machine(fault) or NoWeights(cause, ways_out) from None
     return state
 
 

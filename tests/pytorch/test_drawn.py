@@ -1,9 +1,13 @@
 """The network of drawings: what it is shown, what it knows, and what becomes of it."""
 
+import errno
 import io
 import json
+import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,7 +21,7 @@ from scripts.artefacts.drawn.drawings import SIDE, many
 from scripts.artefacts.drawn.things import NAMES
 from scripts.artefacts.manifest import Manifest, Torchvision
 from scripts.artefacts.picture import mug
-from scripts.base.errors import UserError
+from scripts.base.errors import NoWeights, UserError
 from scripts.settings.architectures import DRAWN
 from scripts.steps import engine, export, networks, quantise
 from scripts.steps.eight_bits import Quantiser
@@ -131,3 +135,16 @@ def test_layers_stay_in_float32_until_int8_is_near_enough(trained: Path, tmp_pat
     assert mixed.max_difference <= 0.8 * all_int8.max_difference
     with pytest.raises(UserError, match="half of the layers"):
         made(Bound(0))
+
+
+def test_a_disk_that_a_download_fills_is_no_lack_of_weights() -> None:
+    def download(_: object = None, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(UserError) as refused:
+        networks.download_weights("resnet50", SimpleNamespace(get_state_dict=download), "give one")
+    assert refused.value.remedy.startswith("make room")
+    cut_off = SimpleNamespace(get_state_dict=Mock(side_effect=RuntimeError("invalid hash value")))
+    with pytest.raises(NoWeights, match="invalid hash") as refused:
+        networks.download_weights("resnet50", cut_off, "give one")
+    assert refused.value.remedy == "give one"
