@@ -114,13 +114,15 @@ def bring_up_beside(pipeline: Pipeline) -> State:
         seed = serving(pipeline)
         if seed:
             recover(server, seed, shared)
+            server = state.require()
         settings = settings_of(pipeline, server.settings, seed)
         stack = flavour.stack(server.flavour, settings)
         require_lenders(pipeline, stack.engine)
         stack.prepare()
         _furnish(pipeline)
         before = hash_layout(pipeline)
-        version = build_and_activate(stack, settings, pipeline, seed, shared)
+        version = _build_or_keep(stack, settings, pipeline, seed, shared)
+        _activate(stack, settings, version)
         if stack.many:
             server = stack.many.load(server, version)
         else:
@@ -161,8 +163,8 @@ def lay_out_main(stack: Stack, settings: Settings) -> None:
     seed = serving(main)
     if seed:
         recover(None, seed, shared)
-    version = build_and_activate(stack, settings, main, seed, shared)
-    loaded_beside.lay_out(layout(settings, stack.engine))
+    version = _build_or_keep(stack, settings, main, seed, shared)
+    loaded_beside.lay_out(_activate(stack, settings, version))
     note_main()
     if version == seed:
         console.note(f"{version.describe()}: nothing to lay out")
@@ -297,18 +299,10 @@ def build_version(
         return version
 
 
-def build_and_activate(
-    stack: Stack, settings: Settings, pipeline: Pipeline, seed: Version | None, shared: Shared
-) -> Version:
-    """The requested version, as the only one in the repository that the server reads."""
-    version = _build_or_keep(stack, settings, pipeline, seed, shared)
-    _activate(stack, settings, version)
-    return version
-
-
 def _build_or_keep(
     stack: Stack, settings: Settings, pipeline: Pipeline, seed: Version | None, shared: Shared
 ) -> Version:
+    """The requested version, or the seed if that was gone back to."""
     version = build_version(stack, settings, pipeline, seed)
     if seed and _went_back(seed, version):
         console.note(
@@ -321,6 +315,7 @@ def _build_or_keep(
 
 
 def _activate(stack: Stack, settings: Settings, version: Version) -> Layout:
+    """As the only one in the repository that the server reads."""
     how = layout(settings, stack.engine)
     lay_out(version, how, live.REPOSITORY)
     live.leave_only(version)
