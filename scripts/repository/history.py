@@ -76,6 +76,13 @@ def add(pipeline: Pipeline, what: str, version: int, how: str, note: str = "") -
     show(pipeline)
 
 
+def has_more(pipeline: Pipeline, content: bytes) -> bool:
+    """Whether it goes on after this: what could not be uploaded when it was recorded."""
+    file = path(pipeline)
+    known = file.read_bytes() if file.exists() else b""
+    return known != content and known.startswith(content)
+
+
 def replace(pipeline: Pipeline, content: bytes, where: str) -> None:
     """Replaces it by a history with another machine's additions."""
     _parse_events(pipeline, content, where)

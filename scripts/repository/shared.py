@@ -33,7 +33,8 @@ class Shared:
             number = record.removeprefix(self._name_there()).removesuffix(f"/{archive.RECORD}")
             if number.isdecimal() and not self._is_here(number, there.read(record)):
                 there.fetch(self._name_there(number), archive.home(self._pipeline) / number)
-        if content := there.read(self._name_there(history.NAME)):
+        content = there.read(self._name_there(history.NAME))
+        if content and not history.has_more(self._pipeline, content):
             history.replace(
                 self._pipeline, content, f"{self._name_there(history.NAME)} at {there.location}"
             )

@@ -178,9 +178,11 @@ def switch_to(
             raise
     failed = sum(answer.gist is None for answer in stream.all())
     done = f"{failed} of {len(stream.all()):,} requests failed during the switch; {proof}"
-    up_now.shared.record(history.SERVES, target, how, f"{new.what}; {done}")
-    if new.pipeline.is_main:
-        _remember(up_now, new, how)
+    try:
+        up_now.shared.record(history.SERVES, target, how, f"{new.what}; {done}")
+    finally:  # it serves, whether or not another place takes the history
+        if new.pipeline.is_main:
+            _remember(up_now, new, how)
     console.note(f"{new.title} is live; {done}", version=target, failed=failed)
 
 

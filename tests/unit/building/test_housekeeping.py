@@ -6,6 +6,9 @@ import re
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,7 +16,7 @@ from bundle_serving.process import processes
 from scripts.base import disk, files
 from scripts.base.errors import UserError, of_the_machine, run_guarded
 from scripts.recipes import pipelines
-from scripts.repository import archive, history
+from scripts.repository import archive, history, live, place
 from scripts.repository.shared import Shared
 from scripts.settings.settings import DEFAULTS, Settings
 from tests.project import Project
@@ -22,6 +25,7 @@ from tests.project import Project
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(archive, "HERE", tmp_path / "versions")
+    monkeypatch.setattr(live, "REPOSITORY", tmp_path / "live")
     return tmp_path / "versions"
 
 
@@ -52,6 +56,29 @@ def test_thirty_publishes_leave_a_folder_of_bounded_size(here: Path) -> None:
     assert max(sizes[9:]) < 1.1 * sizes[9]
     lines = [history.describe(event) for event in history.read(first)]
     assert "version 3 removed (publish)" in lines and history.serving(history.read(first)) == 2
+
+
+def test_what_could_not_be_uploaded_stays_in_the_history(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a rollout that has ended would be one that was cut off."""
+    first, stored, wont = pipelines.main(), dict[str, bytes](), UserError("S3 is busy", "")
+    there: Any = SimpleNamespace(
+        list=lambda _: [], read=stored.get, write=stored.__setitem__, location="S3"
+    )
+    monkeypatch.setattr(place, "open_folder", lambda _: SimpleNamespace(archive=there))
+    shared = Shared(Settings(DEFAULTS), first)
+    shared.record(history.BEGINS, 2, "rollout")
+    there.write = Mock(side_effect=wont)
+    with pytest.raises(UserError):
+        shared.record(history.SERVES, 2, "rollout")
+    shared.pull()
+    assert history.serving(history.read(first)) == 2
+    there.write = stored.__setitem__
+    shared.push_history()
+    stored[history.NAME] += stored[history.NAME].splitlines(keepends=True)[0]
+    shared.pull()  # another machine's
+    assert [event.what for event in history.read(first)] == ["begins", "serves", "begins"]
 
 
 def test_an_earlier_version_that_is_published_again_stays(here: Path) -> None:
