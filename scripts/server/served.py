@@ -1,8 +1,11 @@
 """What is being served, and whether it is well; fast, for commands that only ask."""
 
+import json
+
 from bundle_serving.health import reason_not_to_trust
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
+from scripts.recipes.layout import GPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history
 from scripts.repository.archive import Version
@@ -36,6 +39,24 @@ def describe_server(server: State, version: Version) -> str:
     asked = f"{http.url}/v2/models/{version.pipeline.ensemble}, gRPC {grpc}"
     what = f"{version.pipeline.ensemble}, serving {version.what} ({version.title})"
     return f"{what}, flavour {server.flavour}, {asked}"
+
+
+def describe_engine(version: Version) -> str | None:
+    """What computes it, and in which precision; None of what has no network."""
+    made = version.workspace
+    if not made.onnx.is_dir():
+        return None
+    if version.engine is not GPU:
+        return f"precision {made.decision['precision']}: {made.decision['why']}"
+    if made.forest:
+        return "trees, which Triton's FIL backend computes in fp32"
+    built = json.loads((made.plan / "manifest.json").read_text())
+    counted = built["precision"]
+    return (
+        f"plan {built['plan']['sha256'][:12]} of TensorRT {built['identity']['TensorRT']} for"
+        f" {built['gpu']['name']}: {version.precision}, {counted['half layers']} of"
+        f" {counted['layers']} layers in half precision"
+    )
 
 
 def unhealthy_reason(stack: Stack, server: State, pipeline: str) -> str | None:

@@ -5,7 +5,6 @@
 Exit 0 if it answers a request, otherwise 1.
 """
 
-import json
 import time
 from contextlib import suppress
 
@@ -15,7 +14,7 @@ from scripts.base.errors import UserError
 from scripts.repository import evaluations
 from scripts.repository.archive import Version
 from scripts.server import known_flaws
-from scripts.server.served import find_served_version, unhealthy_reason
+from scripts.server.served import describe_engine, find_served_version, unhealthy_reason
 from scripts.server.triton import models, triton_api
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
@@ -46,7 +45,8 @@ def main() -> int:
     if stack.many:
         many = f"{len(told)} server{'s' * (len(told) != 1)}"
         console.note(f"answered and failed: of {many}, since each started")
-    console.note(_engine(known, version))
+    if computes := describe_engine(version):
+        console.note(computes)
     if version.evaluated:
         right = evaluations.describe(version.evaluated)
         console.note(f"{version.pipeline.ensemble} evaluated: {right}")
@@ -84,17 +84,3 @@ def _explain_lost_gpu(known: State) -> str | None:
     from scripts.stacks.gpu import GpuStack
 
     return GpuStack(known.settings_at_start).explain_lost_gpu()
-
-
-def _engine(known: State, version: Version) -> str:
-    made = version.workspace
-    if known.flavour == "gpu":
-        built = json.loads((made.plan / "manifest.json").read_text())
-        counted = built["precision"]
-        return (
-            f"plan {built['plan']['sha256'][:12]} of TensorRT {built['identity']['TensorRT']} for"
-            f" {built['gpu']['name']}: {version.precision}, {counted['half layers']} of"
-            f" {counted['layers']} layers in half precision"
-        )
-    proved = made.decision
-    return f"precision {proved['precision']}: {proved['why']}"

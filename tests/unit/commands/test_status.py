@@ -7,7 +7,11 @@ from typing import cast
 
 import pytest
 
+from scripts.artefacts.workspace import FOREST, Workspace
 from scripts.base.errors import UserError
+from scripts.recipes.layout import CPU, GPU
+from scripts.repository.archive import Version
+from scripts.server.served import describe_engine
 from scripts.server.triton.models import Totals, list_answered
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks import local
@@ -39,3 +43,15 @@ def test_a_server_of_another_user_is_not_said_to_be_down(
     known = cast(State, SimpleNamespace(side=""))
     with pytest.raises(UserError, match="belongs to another user"):
         local.LocalStack(Settings(DEFAULTS)).keeper_state(known)
+
+
+def test_what_has_neither_a_plan_nor_a_decision_is_described(tmp_path: Path) -> None:
+    """As a function or trees, which may be the main pipeline."""
+    made = Workspace(tmp_path)
+    on_a_gpu, on_a_cpu = (
+        cast(Version, SimpleNamespace(workspace=made, engine=engine)) for engine in (GPU, CPU)
+    )
+    assert describe_engine(on_a_gpu) is describe_engine(on_a_cpu) is None
+    made.onnx.mkdir()
+    (made.onnx / FOREST).touch()
+    assert "FIL" in (describe_engine(on_a_gpu) or "")
