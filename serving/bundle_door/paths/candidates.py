@@ -62,17 +62,21 @@ class Sharing:
             if is_good(answer) and is_picked(request, candidate):
                 self._copy(candidate, request, named, answer, time.monotonic() - began)
             return answer
-        began = time.monotonic()
+        began, is_late = time.monotonic(), False
         try:
             given = await self._ask_candidate(model, candidate, request, named)
         except Gone:
             return await self._ask_live(model, request, named)
+        except TimeoutError:
+            given, is_late = None, True
         if given:
             request.note.answered_by = candidate.model
             return replace(given, headers={**given.headers, ANSWERED_BY: candidate.version})
         took = time.monotonic() - began
         answer = await self._ask_live(model, request, named)
-        if is_good(answer):  # so that it was the candidate's fault
+        of_live = time.monotonic() - began - took
+        # So that it was the candidate's fault: and not that of what takes either as long.
+        if is_good(answer) and not (is_late and took < SLOWER * of_live):
             series = (candidate.model, candidate.version, self._protocol)
             self._observed.request(series, 500, took)
         return answer
@@ -108,14 +112,14 @@ class Sharing:
     async def _ask_candidate(
         self, model: str, candidate: Candidate, request: Request, named: Mapping[str, str]
     ) -> Answer | None:
-        """None where it gives none, or not in time."""
+        """None where it gives none; a `TimeoutError` where it does not in time."""
         asked, path = ask_instead(candidate, request, named)
         seconds = max(LEAST_S, SLOWER * max(self._took.get(model, [0.0])))
         try:
             return await ask_candidate(candidate, lambda: self._handler(asked, path), seconds)
         except TimeoutError:
             self._rests_until[candidate] = time.monotonic() + RESTS_S
-            return None
+            raise
 
     def _rests(self, candidate: Candidate) -> bool:
         return time.monotonic() < self._rests_until.get(candidate, 0.0)
