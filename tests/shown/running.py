@@ -9,7 +9,9 @@ from typing import Any
 from unittest.mock import patch
 
 from bundle_serving.address import Address
+from scripts.base.paths import ROOT
 from scripts.program import verbs
+from scripts.recipes.layout import CPU
 
 STEPS = ("sentiment_preprocessing", "resnet50_onnx", "sentiment_postprocessing")
 PIPELINE = "ensemble_python_resnet50"
@@ -25,8 +27,10 @@ VERSION: Any = SimpleNamespace(
     precision="bf16",
     pipeline=SimpleNamespace(ensemble=PIPELINE, is_main=False, option="", recipe=None),
     serving=f"{PIPELINE}, serving mobilenet_v2",
+    engine=CPU,
     workspace=SimpleNamespace(
-        decision={"precision": "bf16", "why": "the fastest of those that pass the comparison"}
+        onnx=ROOT,
+        decision={"precision": "bf16", "why": "the fastest of those that pass the comparison"},
     ),
 )
 KNOWN: Any = SimpleNamespace(
