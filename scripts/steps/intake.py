@@ -15,7 +15,7 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,12 +32,15 @@ from scripts.intake.signature import Size
 if TYPE_CHECKING:
     from torch import nn
 
+    from scripts.intake.original import Session
+
 TIMM = "timm/"
 REACHED_S = 5  # within which a hub must answer
 UNTRAINED = " (untrained weights)"
 # Levels of 255; processors resize with other libraries, which round otherwise.
 CLOSE = 2.0
 SAME = 0.001  # of the largest score
+SAME_IN_HALF = 0.02  # or in other types than float32
 SAVE = "torch.jit.trace(network, example).save(…), torch.export.save(…) or torch.onnx.export(…)"
 
 
@@ -113,6 +116,7 @@ def _of_torch(source: Path, size: Size | None, path: Path, trusted: bool) -> Fou
                 )
             except Exception as fault:
                 raise _unreadable(source, fault) from None
+            _require_the_program(program, path)
         return Found()
     if (word := torch_files.reaches_out(source)) and not trusted:
         raise UserError(
@@ -398,32 +402,71 @@ def _require_the_same(module: Any, example: Any, path: Path) -> None:
     """An exporter may write down what holds for its example alone. There may be several outputs."""
     import numpy as np
     import torch
-    from torch.utils import _pytree
 
-    from scripts.intake.original import explain_refusal, session
+    from scripts.intake.original import session
 
     noise = torch.randn(3, *example.shape[1:], generator=torch.Generator().manual_seed(0))
+    given, asked = _ask_module(module, noise), session(path, "the exported network")
+    rows = [_ask_session(asked, {"pixels": each[None].numpy()}) for each in noise]
+    for expected, parts in zip(given, zip(*rows, strict=True), strict=False):
+        _require_near(expected, np.concatenate([np.atleast_1d(each) for each in parts]), SAME)
+
+
+def _require_the_program(program: Any, path: Path) -> None:
+    """On noise as its examples are, which a program brings along."""
+    import onnx
+    import torch
+
+    from scripts.intake.original import session
+
+    examples, named = program.example_inputs or ((), {})
+    if not examples or named or any(each.dtype == torch.bfloat16 for each in examples):
+        return  # the last of which nothing runs here
+    torch.manual_seed(0)
+    noise = [
+        torch.randn_like(each) if each.is_floating_point() else torch.randint_like(each, 100)
+        for each in examples
+    ]
+    names = [each.name for each in onnx.load(path, load_external_data=False).graph.input]
+    asked = {name: each.numpy() for name, each in zip(names, noise, strict=True)}
+    same = SAME if all(each.dtype == torch.float32 for each in noise) else SAME_IN_HALF
+    found = _ask_session(session(path, "the exported network"), asked)
+    for expected, each in zip(_ask_module(program.module(), *noise), found, strict=False):
+        _require_near(expected, each, same)
+
+
+def _ask_module(module: Any, *given: Any) -> list[Any]:
+    import torch
+    from torch.utils import _pytree
+
     with torch.inference_mode():
-        leaves = _pytree.tree_leaves(module(noise))
-    given = [each.float().numpy() for each in leaves if isinstance(each, torch.Tensor)]
-    asked = session(path, "the exported network")
+        leaves = _pytree.tree_leaves(module(*given))
+    return [each.float().numpy() for each in leaves if isinstance(each, torch.Tensor)]
+
+
+def _ask_session(asked: Session, given: Mapping[str, Any]) -> Sequence[Any]:
+    from scripts.intake.original import explain_refusal
+
     try:
-        rows = [asked.run(None, {"pixels": each[None].numpy()}) for each in noise]
+        return asked.run(None, given)
     except Exception as fault:
         raise explain_refusal("the exported network", fault) from None
-    for expected, parts in zip(given, zip(*rows, strict=True), strict=False):
-        found = np.concatenate([np.atleast_1d(each) for each in parts])
-        scale = max(1.0, float(np.abs(expected).max()))
-        if found.shape != expected.shape:
-            what = f"the shape {found.shape}, not {expected.shape}"
-        elif (off := float(np.abs(found - expected).max())) > SAME * scale:
-            what = f"scores up to {scale:.3g}, of which one is off by {off:.2g}"
-        else:
-            continue
-        raise UserError(
-            f"the exported network answers otherwise than PyTorch: {what}",
-            "export it yourself: ONNX=",
-        )
+
+
+def _require_near(expected: Any, found: Any, same: float) -> None:
+    import numpy as np
+
+    scale = max(1.0, float(np.abs(expected).max()))
+    if found.shape != expected.shape:
+        what = f"the shape {found.shape}, not {expected.shape}"
+    elif (off := float(np.abs(found - expected).max())) > same * scale:
+        what = f"scores up to {scale:.3g}, of which one is off by {off:.2g}"
+    else:
+        return
+    raise UserError(
+        f"the exported network answers otherwise than PyTorch: {what}",
+        "export it yourself: ONNX=",
+    )
 
 
 if __name__ == "__main__":

@@ -88,6 +88,28 @@ def test_a_script_with_several_outputs(tmp_path: Path) -> None:
     assert len(onnx.load(network).graph.output) == 2
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16])
+def test_a_program_whose_export_answers_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: torch.dtype
+) -> None:
+    source, export, example = tmp_path / "net.pt2", torch.onnx.export, torch.zeros(1, 3, 8, 8)
+    torch.export.save(torch.export.export(Two(), (example.to(kind),)), source)
+    intake.take(str(source), "default", (8, 8), False, tmp_path / "model.onnx", trusted=True)
+
+    def export_another(program: object, given: object, path: Path, **how: bool) -> None:
+        doubled = torch.nn.Sequential(Two(), Doubled())
+        export(torch.export.export(doubled, (example.to(kind),)), (), path, **how)
+
+    monkeypatch.setattr(torch.onnx, "export", export_another)
+    with pytest.raises(UserError, match="answers otherwise than PyTorch: scores"):
+        intake.take(str(source), "default", (8, 8), False, tmp_path / "model.onnx", trusted=True)
+
+
+class Doubled(torch.nn.Module):  # type: ignore[misc]
+    def forward(self, both: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        return 2 * both[0], both[1]
+
+
 def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (source := tmp_path / "net.pt2").touch()
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
