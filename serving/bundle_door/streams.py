@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from itertools import accumulate
 from pathlib import Path
 
 import grpc
@@ -253,11 +254,15 @@ class Streams:
         self._end(late, Refused(408, TOO_SLOW))
 
     def is_full(self) -> bool:
-        return sum(admitted.held for admitted in self._open.values()) > MOST_BYTES
+        return self._find_excess() > 0
+
+    def _find_excess(self) -> int:
+        return sum(admitted.held for admitted in self._open.values()) - MOST_BYTES
 
     def end_some(self) -> None:
-        """A tenth: of the client first whose messages hold most, those that have sent none for
-        longest, for one whose end does not come is held here all the same."""
+        """A tenth, or as many as make room: of the client first whose messages hold most, those
+        that have sent none for longest, for one whose end does not come is held here all the same.
+        """
         held: Counter[str] = Counter()
         for admitted in self._open.values():
             held[admitted.client] += admitted.held
@@ -266,6 +271,10 @@ class Streams:
             return -held[self._open[task].client], self._open[task].since
 
         some = sorted(self._open, key=rank)[: 1 + len(self._open) // 10]
+        if (excess := self._find_excess()) > 0:
+            freed = accumulate(self._open[task].held for task in some)
+            enough = next((at for at, count in enumerate(freed, 1) if count >= excess), len(some))
+            some = some[:enough]
         self._end(some, busy("its memory is full, and this stream has sent no message for long"))
 
     def _end(self, tasks: Iterable[asyncio.Task[None]], refused: Refused) -> None:

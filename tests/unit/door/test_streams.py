@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from errno import EMFILE
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -13,7 +13,7 @@ from bundle_door.access.key_file import Client
 from bundle_door.access.keys import Keys
 from bundle_door.door import MOST_BYTES, watch_memory
 from bundle_door.limits import Limits, Load
-from bundle_door.streams import Admitted
+from bundle_door.streams import Admitted, Streams
 from bundle_door.triton import Triton
 from bundle_serving.protocol.kserve import pb
 
@@ -71,5 +71,27 @@ def test_a_message_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         admitted = await admit(tmp_path / "api.keys", repeat(b"\x0a\x02\xff\xfe"))
         assert [message async for message in admitted] == []
         assert admitted.refused and admitted.refused.status == 400
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(("held", "ended"), [([330 << 20], 1), (30 * [12 << 20], 4)])
+def test_no_more_streams_end_than_make_room(tmp_path: Path, held: list[int], ended: int) -> None:
+    """Of 30 others none, though a tenth of all would be four."""
+
+    async def check() -> None:
+        limits, nobody = Limits(), AsyncMock()
+        streams = Streams(Triton(tmp_path, 1), tmp_path / "socket", limits, None, nobody)
+        sizes = [*held, *30 * [1000]]
+        for number, size in enumerate(sizes):
+            client = "most" if number < len(held) else f"{number}"
+            open_one = Mock(held=size, client=client, since=0.0, refused=None)
+            streams._open[asyncio.create_task(asyncio.sleep(60))] = open_one
+        assert streams.is_full()
+        streams.end_some()
+        gone = [each.client for each in streams._open.values() if each.refused]
+        assert gone == ended * ["most"]
+        for task in streams._open:
+            task.cancel()
 
     asyncio.run(check())
