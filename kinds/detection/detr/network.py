@@ -125,7 +125,9 @@ def build(folder: Path, side: int) -> Whole:
     how = metadata.of_hugging_face(processor.to_dict())
     if not how:
         raise UserError(f"{name}/preprocessor_config.json is of an unknown kind", ANOTHER)
-    names = [str(label) for _, label in sorted(module.config.id2label.items())]
+    known = sorted(module.config.id2label.items())
+    # Each will be a line.
+    names = [" ".join(str(label).split()) or f"class {number}" for number, label in known]
     output = _ask_black(module, side)
     queries, scores = output.logits.shape[1:]
     (all_boxes,) = processor.post_process_object_detection(output, threshold=-1)

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from benchmark.foreign.case import Case
-from kinds.detection.foreign import CASES, KINDS
+from kinds.detection.foreign import CASES, KINDS, SIDE, small
 from tests.foreign.expected import require_as_expected
 from tests.pipelines import of_mixed_sizes
 
@@ -27,6 +27,18 @@ def test_it_finds_what_transformers_finds_or_is_refused(case: Case, tmp_path: Pa
     files = [photo.read_bytes() for photo in of_mixed_sizes(tmp_path)]
     (folder := tmp_path / "detector").mkdir()
     require_as_expected(case, folder, files)
+
+
+def test_each_label_is_a_line(tmp_path: Path) -> None:
+    """Others would stand at other numbers than their classes."""
+    from kinds.detection.detr import network  # after torchvision, which foreign.py imports
+
+    module, processor = small("Yolos")
+    module.config.id2label = {0: "traffic\nlight", 1: "", 2: "tram\x0b"}
+    module.save_pretrained(tmp_path)
+    processor.save_pretrained(tmp_path)
+    labels = network.build(tmp_path, SIDE).network.labels
+    assert labels == ["__background__", "traffic light", "class 1", "tram"]
 
 
 def test_transformers_is_shown_16_bits_as_they_are_served() -> None:
