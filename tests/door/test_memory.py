@@ -207,7 +207,9 @@ def test_what_has_come_takes_a_share_until_it_is_answered(server: Asked, gate: G
     assert answered_from("127.0.0.1", server, MEGABYTE)
 
 
-@pytest.mark.parametrize("method", [f"{TRITON}RepositoryIndex", LOAD, f"{TRITON}Nothing"])
+@pytest.mark.parametrize(
+    "method", [f"{TRITON}RepositoryIndex", LOAD, f"{TRITON}Nothing", f"{INFER}?x"]
+)
 def test_what_is_refused_anyway_takes_no_memory(
     server: Asked, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
