@@ -2,13 +2,17 @@
 
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
+import msgspec
 import pytest
 
 from bundle_door.answers import Refused
 from bundle_door.limits import Counts, Limits, Load
 from bundle_door.settings import MOST_PROCESSES, count_processes
-from bundle_door.watching.steps import Report, Steps
+from bundle_door.watching.shadows import Compared
+from bundle_door.watching.steps import Reading, Report, Steps
+from bundle_door.watching.told import MOST_KEPT, Told
 from bundle_serving.step_reports import Reports, process_of
 
 
@@ -71,3 +75,21 @@ def test_a_report_goes_to_the_process_that_follows_the_request() -> None:
     assert reports._ways[2]._path == "steps.2"
     # A client may call itself as it likes.
     assert [process_of(each) for each in ("door.x-1", "door.123-1", "", "door.7-")] == [0, 0, 0, 7]
+
+
+def test_all_that_was_kept_for_the_first_process_is_read() -> None:
+    """While that is started again, a line grows: of long names, each with a rate."""
+    series, compared = ("p" * 80, "123", "http"), Compared("p" * 80, "123", "same", "i" * 128)
+    told = Told(
+        requests=[(series, 200, 0.123456789)] * MOST_KEPT,
+        refusals=[429] * MOST_KEPT,
+        charges=[("c" * 64, 31)] * MOST_KEPT,
+        compared=[compared] * 100,  # one at a time is asked
+        captures=["kept"] * MOST_KEPT,
+    )
+    line, found = msgspec.json.encode(told) + b"\n", list[Told]()
+    reading = Reading(found.append, Told)
+    reading.connection_made(transport := Mock())
+    for at in range(0, len(line), 1 << 16):
+        reading.data_received(line[at : at + (1 << 16)])
+    assert found == [told] and not transport.close.called
