@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from bundle_serving import NAME
@@ -17,6 +17,7 @@ from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, own_pipelines
+from scripts.repository.shared import Shared
 from scripts.server import agreeing, engines, own_network, up
 from scripts.server.served import serving
 from scripts.settings import arguments, dotenv_file
@@ -125,6 +126,8 @@ def _take_in(
             try:
                 yield pipeline
             except BaseException:  # Ctrl-C too
+                with suppress(UserError):  # why it failed is what to tell
+                    Shared(settings, pipeline).forget()  # the next one would find them
                 _go_back(pipeline, before)
                 raise
     except BaseException:

@@ -141,7 +141,9 @@ def add_beside(pipeline: Pipeline, head: str) -> Iterator[None]:
             bring_up_beside(pipeline)
             yield
         except BaseException:  # Ctrl-C too
-            with suppress(UserError), lock.one_at_a_time():  # why it failed is what to tell
+            with suppress(UserError):  # why it failed is what to tell
+                Shared(state.settings_in_use(), pipeline).forget()  # the next one would find them
+            with suppress(UserError), lock.one_at_a_time():
                 loaded_beside.unload(pipeline, state.load())
             raise
 

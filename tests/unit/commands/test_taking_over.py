@@ -5,13 +5,13 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
 from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU
-from scripts.repository import history, place
+from scripts.repository import history, own_pipelines, place
 from scripts.server import loaded_beside, recover, up
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks import flavour, state
@@ -128,3 +128,19 @@ def test_servers_that_had_all_been_replaced_get_the_live_version_back(
     assert recover.recover(replace(KNOWN, pipelines={"birds": at}), version, shared)
     assert [call[0] for call in many.method_calls] == [then]
     shared.record.assert_called_once_with(history.STAYED, 2, "rollout", history.CUT_OFF)
+
+
+def test_nothing_of_what_failed_is_left_in_another_place(
+    live: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else another pipeline of its name would begin with its versions."""
+    done, pipeline = list[str](), make_version(1).pipeline
+    shared = SimpleNamespace(forget=lambda: done.append("forgotten"))
+    monkeypatch.setattr(up, "Shared", lambda *_: shared)
+    monkeypatch.setattr(up, "bring_up_beside", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(own_pipelines, "write_pipeline", lambda *_: nullcontext())
+    unload = SimpleNamespace(unload=lambda *_: done.append("unloaded"))
+    monkeypatch.setattr(up, "loaded_beside", unload)
+    with pytest.raises(KeyboardInterrupt), up.add_beside(pipeline, ""):
+        pass
+    assert done == ["forgotten", "unloaded"]
