@@ -33,7 +33,8 @@ def main() -> int:
     stack = flavour.stack(flavour.serving_or_chosen(settings, known)[0], settings)
     runs = stack.alive()
     if runs:
-        stack.prepare()  # before the old one is asked whether it fits
+        with lock.one_at_a_time():
+            stack.prepare()  # before the old one is asked whether it fits
     why = upgrade.explain_rebuild(stack, pipelines.main())
     if why:
         console.note(f"{version.title} does not fit any more ({why}); it is built anew beside it")

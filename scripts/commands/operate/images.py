@@ -10,7 +10,7 @@ version; the last only where PyTorch exports the network. cosign signs them if i
 
 from bundle_client import __version__
 from scripts.artefacts.step import Place
-from scripts.base import console
+from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.server import engines, up
@@ -33,7 +33,8 @@ def main() -> int:
     settings = up.fill_from_version(settings, network, serving(network))
     services = [*RELEASED]
     if engines.needs_pytorch(settings, network):
-        stack.prepare_place(Place.EXPORT)
+        with lock.one_at_a_time():  # what it fetches for it, another command may be fetching
+            stack.prepare_place(Place.EXPORT)
     else:
         console.note("no image to export with: PyTorch has no part in this network")
         services.remove(stack.services[Place.EXPORT])

@@ -22,7 +22,7 @@ from scripts.base.lock import find_holder, hold_lock, private
 from scripts.evaluation.labelled import Item
 from scripts.recipes import pipelines
 from scripts.repository import own_pipelines
-from scripts.server import evaluating, own_main, up
+from scripts.server import engines, evaluating, own_main, up
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
@@ -236,6 +236,24 @@ def test_the_step_that_asks_the_original_runs_alone(
     data = evaluating.Data(Path("val"), items, 0, ["a"], np.zeros(1, np.int64))
     with pytest.raises(Stopped):
         evaluating.ask_original(State("cpu", "", {}), version, data)
+
+
+def test_one_command_at_a_time_fetches_pytorch(
+    held: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into a folder where what others have begun counts as left by a killed one."""
+
+    def fetch(_: object) -> None:
+        assert held == [locks.OF_CHANGES]
+        raise Stopped
+
+    command = import_module("scripts.commands.operate.images")
+    for name in ("why_not_docker", "serving"):
+        monkeypatch.setattr(command, name, lambda *_: None)
+    monkeypatch.setattr(command, "DockerStack", lambda _: SimpleNamespace(prepare_place=fetch))
+    monkeypatch.setattr(engines, "needs_pytorch", lambda *_: True)
+    with pytest.raises(Stopped):
+        command.main()
 
 
 def test_the_history_is_not_pulled_while_another_command_adds_to_it(
