@@ -78,7 +78,8 @@ def build(spec: FineTuned, boxes: Mapping[str, float]) -> Whole:
     )
     labels = list(entry.meta["categories"])
     if spec.is_file:
-        labels = [BACKGROUND, *spec.names(classes - 1, labels[1:], " besides the background")]
+        names = spec.names(classes - 1, labels[1:], 1, " besides the background")
+        labels = [BACKGROUND, *names]
     module.score_thresh, module.nms_thresh = boxes["threshold"], boxes["overlap"]
     module.topk_candidates, module.detections_per_img = boxes["candidates"], boxes["most"]
     network = Network(

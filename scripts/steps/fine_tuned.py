@@ -55,8 +55,10 @@ class FineTuned:
             "versions": read_pins(*MAKERS),
         }
 
-    def names(self, classes: int, published: list[str], besides: str = "") -> list[str]:
-        """Of a file's classes."""
+    def names(
+        self, classes: int, published: list[str], first: int = 0, besides: str = ""
+    ) -> list[str]:
+        """Of a file's classes; `first`: the number of the first of them."""
         named = lines_of(self.labels)
         if not named and classes == len(published):
             return published
@@ -66,4 +68,4 @@ class FineTuned:
                 f"{classes} classes{besides}",
                 "give one label per line, in the order of the training",
             )
-        return named or [f"class {number}" for number in range(1, classes + 1)]
+        return named or [f"class {first + number}" for number in range(classes)]

@@ -58,7 +58,7 @@ def test_weights_of_the_users_own(tmp_path: Path) -> None:
     weights, labels = tmp_path / "street.pth", tmp_path / "street.txt"
     torch.save(make_module(LRASPP, 3).state_dict(), weights)
     numbered = segmenters.build(Segmenter(LRASPP, str(weights))).network
-    assert numbered.labels == ["class 1", "class 2", "class 3"]
+    assert numbered.labels == ["class 0", "class 1", "class 2"]
     labels.write_text("road\npavement\nsky\n")
     named = segmenters.build(Segmenter(LRASPP, str(weights), labels=labels)).network
     assert named.labels == ["road", "pavement", "sky"]
