@@ -8,17 +8,21 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
+from benchmark.torture import unfinished
 from bundle_door.access import certificate
 from bundle_serving.process import relayed
 from bundle_serving.process.exposure import CERTIFICATE
 from tests.door.servers import Behind, behind_the_door
+from tests.door.test_clients import request_of
+from tests.door.test_memory import LARGE, answered_from, subject_of
 from tests.project import ROOT, free_ports, wait_until
 
 PROGRAM = """
@@ -44,8 +48,10 @@ def door(shared: Path) -> Iterator[Behind]:
 
 
 @contextlib.contextmanager
-def relaying(shared: Path, run_dir: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    ports = free_ports(3)
+def relaying(
+    shared: Path, run_dir: Path, ports: Sequence[int] = ()
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    ports = ports or free_ports(3)
     command = [sys.executable, "-c", PROGRAM, str(shared), str(run_dir), *map(str, ports)]
     relay = subprocess.Popen(command, cwd=ROOT)
     try:
@@ -146,6 +152,16 @@ def test_tls_is_the_servers(tmp_path: Path) -> None:
     ):
         status, _, _ = door.ask("GET", "/v2/health/live", connection=door.connection(port))
         assert status == 200
+
+
+def test_each_address_behind_it_has_its_share(door: Behind, shared: Path, tmp_path: Path) -> None:
+    wait_until((shared / relayed.SERVING).is_symlink, "the door to take the ports that nobody has")
+    ports = free_ports(3)
+    with relaying(shared, tmp_path, ports):
+        behind = replace(door, http_port=ports[0], grpc_port=ports[1])
+        with unfinished.messages(subject_of(behind), 9, LARGE, 1) as kept:
+            wait_until(lambda: any(call.done() for call in kept), "one to be refused")
+            assert answered_from("127.0.0.2", behind, request_of(b"\xff\xd8" + bytes(30_000_000)))
 
 
 def test_nobody_answers_where_no_server_is(shared: Path, tmp_path: Path) -> None:

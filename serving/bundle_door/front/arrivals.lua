@@ -105,7 +105,7 @@ local function client_of(handle)
   if CLIENT then
     return handle:headers():get(CLIENT) or ""
   end
-  return handle:streamInfo():downstreamDirectRemoteAddress():match("^(.*):%d+$") or ""
+  return handle:streamInfo():downstreamRemoteAddress():match("^(.*):%d+$") or ""
 end
 
 -- One message: until Envoy has all of it. It counts until it is answered, though Triton may have it.
