@@ -22,6 +22,7 @@ from scripts.base.errors import UserError
 from scripts.base.findings import FAILURE, OK, WARNING, Finding, disks, judge, room
 from scripts.base.paths import PYTHON, ROOT, VENV
 from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
+from scripts.recipes import pipelines
 from scripts.repository import archive
 from scripts.server.torchvision_weights import why_unavailable
 from scripts.settings.architectures import DRAWN
@@ -175,6 +176,8 @@ def _ports(settings: Settings) -> Iterator[Finding]:
 
 
 def _weights(settings: Settings) -> Finding:
+    if settings.from_ or pipelines.main_name() != pipelines.DEFAULT:
+        return Finding("weights", OK, "the main pipeline has a network of its own")
     weights = settings.weights
     if weights == "random":
         return Finding("weights", WARNING, "untrained: the labels mean nothing", "WEIGHTS=default")

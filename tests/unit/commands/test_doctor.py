@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from scripts.base.findings import FAILURE, OK, WARNING, disks, room
+from scripts.recipes import pipelines
+from scripts.settings.settings import Settings
+from tests.shown.running import command
 
 MORE_THAN_ANYONE_HAS_GB = 10**9
 
@@ -31,3 +34,16 @@ def test_a_checkout_that_cannot_be_written_to(
     checkout, environment, _ = disks(tmp_path, tmp_path / "build", 1, True, False)
     assert checkout.verdict == FAILURE and f"{tmp_path} cannot be written to" in checkout.detail
     assert environment.verdict == WARNING and ".venv cannot be written to" in environment.detail
+
+
+@pytest.mark.parametrize(("name", "given"), [("birds", {}), ("resnet50", {"FROM": "birds.onnx"})])
+def test_a_network_of_ones_own_needs_no_weights(
+    name: str, given: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doctor = command("doctor")
+    monkeypatch.setattr(doctor, "why_unavailable", lambda _: "nobody answers")
+    monkeypatch.setattr(pipelines, "main_name", lambda: name)
+    found = doctor._weights(Settings.load(given, Path("none")))
+    assert found.verdict == OK and "of its own" in found.detail
+    monkeypatch.setattr(pipelines, "main_name", lambda: pipelines.DEFAULT)
+    assert doctor._weights(Settings.load({}, Path("none"))).verdict == WARNING
