@@ -11,7 +11,7 @@ from pydantic import Field
 
 from bundle_serving.infer import Answer
 from scripts.artefacts.manifest import Manifest, Torchvision
-from scripts.artefacts.shapes import of_pixels
+from scripts.artefacts.shapes import of_pixels, sides
 from scripts.artefacts.step import EXPORT
 from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
@@ -154,13 +154,13 @@ class Cascade(OfPictures):
         from bundle_serving.pictures import Transform  # which loads Pillow
 
         require_pillow(settings, "the cascade")
-        crops = {self.side, made.manifest.transform["crop"]}
+        crops = {(self.side, self.side), sides(made.manifest.transform["crop"])}
         served = (repository / self.models.preprocessing).glob("[0-9]*/transform.json")
-        crops |= {Transform.load(path).crop for path in served}
+        crops |= {Transform.load(path).sides for path in served}
         if len(crops) > 1:
+            shown = " and ".join(f"{width}x{height}" for height, width in sorted(crops))
             raise UserError(
-                f"the cascade's networks need different sizes ({' and '.join(map(str, crops))} "
-                "pixels)",
+                f"the cascade's networks need different sizes ({shown} pixels)",
                 f"serve an ARCH that takes {self.side}",
             )
 

@@ -1,9 +1,11 @@
 """What its models are made for."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from bundle_serving.pictures import Transform
 from scripts.artefacts.manifest import Torchvision
 from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
@@ -30,6 +32,16 @@ def test_where_its_weights_are_not_its_own_setting_is_advised(tmp_path: Path) ->
     assert refused.value.remedy.startswith("give CASCADE=")
     assert "CASCADE=random" in Torchvision("mobilenet_v2", setting="CASCADE").ways_out
     assert "ARCH=drawn" in Torchvision().ways_out
+
+
+def test_a_large_network_of_pictures_that_are_not_square_is_refused(tmp_path: Path) -> None:
+    recipe = pipelines.find_pipeline("cascade").recipe
+    served = tmp_path / "preprocessing" / "1" / "transform.json"
+    served.parent.mkdir(parents=True)
+    served.write_text(Transform(resize=256, crop=(224, 320)).dump())
+    made = Mock(**{"manifest.transform": {"crop": 224}})
+    with pytest.raises(UserError, match="224x224 and 320x224 pixels"):
+        recipe.require(made, Settings(DEFAULTS), tmp_path)
 
 
 def test_its_live_versions_precision_stays() -> None:
