@@ -105,6 +105,14 @@ def test_a_program_whose_export_answers_otherwise(
         intake.take(str(source), "default", (8, 8), False, tmp_path / "model.onnx", trusted=True)
 
 
+@pytest.mark.parametrize("given", [torch.zeros(1, 8, dtype=torch.int64), 3])
+def test_a_program_that_noise_says_nothing_of(tmp_path: Path, given: object) -> None:
+    """Of few words or kinds, say, it would ask for one that is not there."""
+    program = Mock(example_inputs=((given,), {}))
+    intake._require_the_program(program, tmp_path / "model.onnx")
+    program.module.assert_not_called()
+
+
 class Doubled(torch.nn.Module):  # type: ignore[misc]
     def forward(self, both: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         return 2 * both[0], both[1]
