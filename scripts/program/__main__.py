@@ -18,7 +18,7 @@ from scripts.program import command_line, completion, folder, help, verbs
 def main() -> int:
     for stream in (sys.stdout, sys.stderr):  # what is shown has letters that not every locale has
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8")
+            stream.reconfigure(encoding="utf-8", errors=stream.errors)
     return run_guarded(_answer)
 
 

@@ -66,6 +66,16 @@ def test_speaks_as_make_does_where_nothing_else_does(monkeypatch: pytest.MonkeyP
     assert "…" in said.stdout
 
 
+def test_shows_what_is_no_text_as_before() -> None:
+    """A file's name may be no UTF-8: on stderr, Python writes it down all the same."""
+    program = (
+        "import sys; from scripts.program.__main__ import main; main(); print(sys.stderr.errors)"
+    )
+    command = [sys.executable, "-c", program, "help"]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=True)
+    assert said.stdout.endswith("\nbackslashreplace\n")
+
+
 def test_says_its_own_name_in_messages() -> None:
     said = translate("make up writes build/x; make sure of .env", "triton-bundle", "up", "bundle")
     assert said == "triton-bundle up writes bundle/build/x; make sure of bundle/.env"
