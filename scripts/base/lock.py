@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,8 +28,15 @@ LOOK_S = 0.2
 LONGEST_S = 1800  # the longest commands but one, make tune
 KEEPER_S = 60  # that a command waits for the keeper: one that is stopped must not block it
 
+# By thread and path. Nobody waits for itself: `make add-model` may have to start a server, of FROM=
+# in .env, which is an addition, too.
+_held = set[tuple[int, Path]]()
+
 
 def one_at_a_time(path: Path = OF_CHANGES) -> contextlib.AbstractContextManager[None]:
+    if (threading.get_ident(), path) in _held:
+        return contextlib.nullcontext()
+
     def waits(holder: str) -> None:
         from scripts.base import console  # which takes along what is not installed at first
 
@@ -43,6 +51,7 @@ def hold_lock(
 ) -> Iterator[None]:
     """`waits` is told who holds it, if somebody does. Who waits does not wait for ever."""
     descriptor = os.open(private(path), os.O_RDWR | os.O_CLOEXEC)
+    mine = threading.get_ident(), path
     try:
         if not _is_taken(descriptor):
             holder = _note(descriptor)
@@ -58,8 +67,10 @@ def hold_lock(
         if not os.fstat(descriptor).st_nlink:  # who comes later locks another file
             raise UserError(f"{path} was removed meanwhile, as make clean does", "run this again")
         _leave_note(descriptor)
+        _held.add(mine)
         yield
     finally:
+        _held.discard(mine)
         os.close(descriptor)
 
 

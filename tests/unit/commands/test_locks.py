@@ -294,3 +294,15 @@ def test_nobody_waits_for_the_answer_of_who_prunes(
     monkeypatch.setattr(command, "_ask_consent", ask)
     assert command.main() == 0
     assert removed == ["version 1"]
+
+
+def test_a_command_does_not_wait_for_itself(tmp_path: Path) -> None:
+    """`make add-model` may have to start a server, of the FROM= in .env, which adds a pipeline."""
+    path = tmp_path / "lock"
+    with locks.one_at_a_time(path):
+        with locks.one_at_a_time(path):
+            assert find_holder(path)
+        assert find_holder(path)
+    assert not find_holder(path)
+    with locks.one_at_a_time(path):  # again, and not only by name
+        assert find_holder(path)
