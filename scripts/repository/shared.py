@@ -7,6 +7,8 @@ both, if nobody goes back to it: KEEP_VERSIONS.
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from scripts.base import console
 from scripts.base.errors import UserError
@@ -94,6 +96,19 @@ class Shared:
         """Removes all of its versions."""
         if self._remote:
             self._remote.archive.remove(self._name_there())
+
+    @contextmanager
+    def forget_on_failure(self) -> Iterator[None]:
+        """Of a pipeline that is added: else the next one of its name would begin with its versions.
+        What is there already is another machine's."""
+        is_new = self._remote and not self._remote.archive.list(self._name_there())
+        try:
+            yield
+        except BaseException:  # Ctrl-C too
+            if is_new:
+                with suppress(UserError):  # why it failed is what to tell
+                    self.forget()
+            raise
 
     def _name_there(self, name: str = "") -> str:
         """Its name there, the same as below archive.HERE."""

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bundle_serving import NAME
@@ -124,10 +124,9 @@ def _take_in(
             files.write(networks / GIVEN, json.dumps(given, indent=1) + "\n")
             pipelines.make_main(name)
             try:
-                yield pipeline
+                with Shared(settings, pipeline).forget_on_failure():
+                    yield pipeline
             except BaseException:  # Ctrl-C too
-                with suppress(UserError):  # why it failed is what to tell
-                    Shared(settings, pipeline).forget()  # the next one would find them
                 _go_back(pipeline, before)
                 raise
     except BaseException:

@@ -80,7 +80,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         _furnish(main)
         version = _build_or_keep(stack, settings, main, seed, shared)
         with ExitStack() as settled:
-            with _lay_out_as_before(known, seed, settings):
+            with _lay_out_as_before(state.load(), seed, settings):
                 how = _activate(stack, settings, version)
                 _keep_beside(pipelines.find_noted())
                 if elsewhere:
@@ -136,14 +136,13 @@ def bring_up_beside(pipeline: Pipeline) -> State:
 def add_beside(pipeline: Pipeline, head: str) -> Iterator[None]:
     """A new pipeline, with its recipe under this head; if that or what follows fails, nothing of it
     is left."""
-    with own_pipelines.write_pipeline(pipeline, head):
+    shared = Shared(state.settings_in_use(), pipeline)
+    with own_pipelines.write_pipeline(pipeline, head), shared.forget_on_failure():
         try:
             bring_up_beside(pipeline)
             yield
         except BaseException:  # Ctrl-C too
-            with suppress(UserError):  # why it failed is what to tell
-                Shared(state.settings_in_use(), pipeline).forget()  # the next one would find them
-            with suppress(UserError), lock.one_at_a_time():
+            with suppress(UserError), lock.one_at_a_time():  # why it failed is what to tell
                 loaded_beside.unload(pipeline, state.load())
             raise
 

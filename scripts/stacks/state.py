@@ -108,8 +108,8 @@ def name_start() -> str:
     """The command that starts what is noted again, and no other flavour in its place."""
     with suppress(UserError):
         if known := load():
-            started = {each.NAME: str(each.START) for each in settings.FLAVOURS}
-            return started.get(known.flavour, USUAL_START)
+            flavours = {each.NAME: each for each in settings.FLAVOURS}
+            return str(getattr(flavours.get(known.flavour), "START", USUAL_START))
     return USUAL_START
 
 

@@ -10,9 +10,12 @@ from unittest.mock import MagicMock, Mock
 import pytest
 
 from scripts.base.errors import UserError
+from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU
 from scripts.repository import history, own_pipelines, place
+from scripts.repository.shared import Shared
 from scripts.server import loaded_beside, recover, up
+from scripts.settings import settings
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks import flavour, state
 from scripts.stacks.containers import DockerStack
@@ -130,17 +133,46 @@ def test_servers_that_had_all_been_replaced_get_the_live_version_back(
     shared.record.assert_called_once_with(history.STAYED, 2, "rollout", history.CUT_OFF)
 
 
+@pytest.mark.parametrize("is_there", [False, True])
 def test_nothing_of_what_failed_is_left_in_another_place(
-    live: list[int], monkeypatch: pytest.MonkeyPatch
+    live: list[int], monkeypatch: pytest.MonkeyPatch, is_there: bool
 ) -> None:
-    """Else another pipeline of its name would begin with its versions."""
-    done, pipeline = list[str](), make_version(1).pipeline
-    shared = SimpleNamespace(forget=lambda: done.append("forgotten"))
-    monkeypatch.setattr(up, "Shared", lambda *_: shared)
+    """Else another pipeline of its name would begin with its versions. But what was there before
+    stays: another machine has put it there."""
+    done, pipeline = list[str](), pipelines.Pipeline("birds", MagicMock())
+    there = SimpleNamespace(list=lambda name: [name] * is_there, remove=done.append)
+    monkeypatch.setattr(place, "open_folder", lambda _: SimpleNamespace(archive=there))
+    monkeypatch.setattr(up, "Shared", Shared)
     monkeypatch.setattr(up, "bring_up_beside", Mock(side_effect=KeyboardInterrupt))
     monkeypatch.setattr(own_pipelines, "write_pipeline", lambda *_: nullcontext())
     unload = SimpleNamespace(unload=lambda *_: done.append("unloaded"))
     monkeypatch.setattr(up, "loaded_beside", unload)
     with pytest.raises(KeyboardInterrupt), up.add_beside(pipeline, ""):
         pass
-    assert done == ["forgotten", "unloaded"]
+    assert done == (["unloaded"] if is_there else ["unloaded", "birds/"])
+
+
+def test_several_servers_that_had_to_recover_are_laid_out_as_before(
+    live: list[int], noted: list[State | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which changes what is noted of them."""
+
+    def recover_them(*_: object) -> bool:
+        noted.append(replace(KNOWN, pipelines={"birds": 1}))
+        return True
+
+    monkeypatch.setattr(up, "recover", recover_them)
+    monkeypatch.setattr(up, "_serve", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        up.bring_up(SETTINGS)
+    assert live == [2, 1]
+
+
+def test_a_flavour_need_not_say_how_it_starts(
+    noted: list[State | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of the user's may be of an earlier release."""
+    monkeypatch.setattr(settings, "FLAVOURS", [SimpleNamespace(NAME="nomad")])
+    for flavour_name in ("local", "nomad"):
+        noted.append(replace(KNOWN, flavour=flavour_name))
+        assert state.name_start() == "make up"
