@@ -75,8 +75,11 @@ def hold_lock(
 
 
 def find_holder(path: Path) -> str:
-    """Who holds it now; "" if nobody does."""
-    descriptor = os.open(private(path), os.O_RDWR | os.O_CLOEXEC)
+    """Who holds it now; "" if nobody does, or if this user may not know."""
+    try:
+        descriptor = os.open(private(path), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return ""
     try:
         return "" if _is_taken(descriptor) else _note(descriptor) or "another command"
     finally:

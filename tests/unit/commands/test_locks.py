@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -306,3 +307,11 @@ def test_a_command_does_not_wait_for_itself(tmp_path: Path) -> None:
     assert not find_holder(path)
     with locks.one_at_a_time(path):  # again, and not only by name
         assert find_holder(path)
+
+
+def test_who_may_not_open_a_lock_can_still_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`make history` in a colleague's checkout, or in one that nobody may write to."""
+    monkeypatch.setattr(os, "open", Mock(side_effect=PermissionError))
+    assert not find_holder(tmp_path / "lock")
