@@ -32,6 +32,7 @@ FOLDER, CERTIFICATE = "capture", "capture.pem"
 # After the name of every file.
 LAST = "~"
 FILE = re.compile(r"\d{4}-\d\d-\d\d/\d{6}\.\d{6}-[0-9a-f]{4}\.[a-z]+")
+DAYS = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]"
 LOCK, LINES, SEALED = ".lock", ".jsonl", ".cms"
 SEAL = ("openssl", "cms", "-encrypt", "-binary", "-aes-256-gcm", "-outform", "DER")
 DAY_S = 24 * 3600
@@ -161,8 +162,9 @@ class Captures:
             day.rmdir()
 
     def _list_days(self) -> list[Path]:
-        """Their lines; of a day whose removal was cut off, by a kill, only files are there."""
-        files = (day.with_suffix(LINES) for day in self._folder.iterdir() if day.is_dir())
+        """Their lines; of a day whose removal was cut off, by a kill, only files are there. Other
+        folders are not the door's, such as a file system's own."""
+        files = (day.with_suffix(LINES) for day in self._folder.glob(DAYS) if day.is_dir())
         return sorted({*self._folder.glob(f"*{LINES}"), *files})
 
     def _read_lines(self, lines: Path) -> list[bytes]:
@@ -191,8 +193,6 @@ class Captures:
 
     def read(self) -> Iterator[Record]:
         """The oldest first; without lines that were cut off."""
-        if not self._folder.exists():
-            return
         for lines in self._list_days():
             for line in self._read_lines(lines):
                 if record := read_line(line):

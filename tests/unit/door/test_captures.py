@@ -100,6 +100,18 @@ def test_what_a_kill_leaves_of_an_old_day_goes(tmp_path: Path) -> None:
     assert not (tmp_path / "2026-01-02").exists() and [*captures.read()][-1]["id"] == "next"
 
 
+def test_folders_that_are_no_days_stay(tmp_path: Path) -> None:
+    """As a file system has them at its top."""
+    captures = Captures(tmp_path, 100_000, 2)
+    (tmp_path / ".Trash-1000" / "files").mkdir(parents=True)
+    (tmp_path / ".Trash-1000" / "photo.jpg").write_bytes(JPEG)
+    captures.remove_old()
+    for number in range(15):
+        captures.write(record(str(number)), JPEG)
+    assert [*captures.read()][-1]["id"] == "14"
+    assert (tmp_path / ".Trash-1000" / "photo.jpg").exists()
+
+
 def test_days_before_all_clocks(tmp_path: Path) -> None:
     captures = Captures(tmp_path, 1_000_000, 10**12)
     captures.write(record("one"), JPEG)
