@@ -32,7 +32,8 @@ APART := $(LAYER)/perf_analyzer
 MEASURES := $(if $(wildcard $(LAYER)/perf_analyzer),,can-measure) $(LAYER)/bench $(LAYER)/perf_analyzer
 
 # Commands that kinds of pipelines and extensions bring.
-OWN_FOLDER := $(or $(OWN),$(shell sed -nE "s/^[[:space:]]*(export[[:space:]]+)?OWN[[:space:]]*=[[:space:]]*[\"']?([^\"'[:space:]]*).*/\2/p" .env 2>/dev/null | tail -n 1),own)
+HASH := \#
+OWN_FOLDER := $(or $(OWN),$(shell sed -nE "s/[[:space:]]+$(HASH).*//; s/^[[:space:]]*(export[[:space:]]+)?OWN[[:space:]]*=[[:space:]]*[\"']?([^\"'[:space:]]*).*/\2/p" .env 2>/dev/null | tail -n 1),own)
 include $(wildcard kinds/*/commands.mk $(OWN_FOLDER)/kinds/*/commands.mk extensions/*/commands.mk)
 
 ##@ First steps

@@ -35,11 +35,12 @@ def read_early(name: str) -> str:
         text = DOTENV.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError):
         return ""
-    found = re.findall(rf"^[ \t]*(?:export[ \t]+)?{name}[ \t]*=[ \t]*(.*)", text, re.MULTILINE)
-    value = found[-1] if found else ""
+    found = re.findall(rf"^[ \t]*(?:export[ \t]+)?{name}[ \t]*=(.*)", text, re.MULTILINE)
+    given = found[-1] if found else ""
+    value = given.strip()
     if value[:1] in ("'", '"'):
         return str(value[1:].partition(value[0])[0])
-    return re.sub(r"\s+#.*", "", value).rstrip()
+    return re.sub(r"\s+#.*", "", given).strip()
 
 
 def find_own() -> Path:

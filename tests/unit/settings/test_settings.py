@@ -227,6 +227,7 @@ def test_a_home_that_nobody_has_is_a_folder_here(tmp_path: Path) -> None:
         ("OWN='my own' # ours\n", "my own"),
         ("\ufeffOWN=not\nOWN=mine\n", "mine"),
         ("OWNER=x\n", ""),
+        ("OWN=  # the usual one\nARCH=drawn\n", ""),
     ],
 )
 def test_what_is_read_before_dotenv_can_be_is_read_as_dotenv_does(
