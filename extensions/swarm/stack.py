@@ -1,6 +1,7 @@
 """Flavour swarm: the server of flavour cpu, many times, on the nodes of a Docker Swarm; a balancer
 on each node. The steps run on this machine, which must be a manager."""
 
+import filecmp
 import json
 import re
 import secrets
@@ -314,7 +315,7 @@ class SwarmStack(ManyServers):
         remote = place.open_folder(self._settings)
         if remote is None:
             # Another folder in its place would be none for servers that have it mounted.
-            if not (MODELS / name).exists():
+            if not _has_all(MODELS / name, live.REPOSITORY):
                 files.link_tree(live.REPOSITORY, MODELS / name)
             return MODELS / name
         copies = remote.place_beside("swarm")
@@ -545,6 +546,16 @@ def _address(task: dict[str, Any], port: int = 8000) -> str:
     attached = task.get("NetworksAttachments") or [{}]
     found = [each.partition("/")[0] for each in attached[0].get("Addresses") or ()]
     return f"{found[0]}:{port}" if found else ""
+
+
+def _has_all(copy: Path, source: Path) -> bool:
+    """A kill may leave half of what was to be removed; and a file that was damaged may be mended
+    since."""
+    for path in source.rglob("*"):
+        there = copy / path.relative_to(source)
+        if not (there.is_dir() if path.is_dir() else there.is_file() and filecmp.cmp(path, there)):
+            return False
+    return copy.exists()
 
 
 def _fingerprint(task: dict[str, Any]) -> str:

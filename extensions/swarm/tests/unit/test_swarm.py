@@ -206,3 +206,6 @@ def test_servers_that_run_keep_the_folder_that_they_read(
     mounted = placed.stat().st_ino
     assert swarm._place_copy("abc") == placed
     assert placed.stat().st_ino == mounted and (placed / "birds" / "config.pbtxt").is_file()
+    files.write(tmp_path / "live" / "birds" / "1" / "model.py", "")  # the copy has half of it
+    assert Path(swarm._place_copy("abc"), "birds", "1", "model.py").is_file()
+    assert placed.stat().st_ino != mounted
