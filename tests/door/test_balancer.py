@@ -35,6 +35,8 @@ from tests.project import free_ports, wait_until
 __all__ = ["gate"]
 ADDRESS = "127.0.0.2"
 AGAIN = "is stopping; open the stream again"
+# What a client is left with where the end of its stream overtakes the words of it.
+RESET = grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN
 
 
 @pytest.mark.parametrize("bind", ["127.0.0.1", "0.0.0.0"])
@@ -303,7 +305,7 @@ def test_an_address_has_its_share_of_the_balancer(balancer: Balancer, server: Be
     with unfinished.messages(subject, 12, LARGE, 12) as kept:
         wait_until(lambda: any(call.done() for call in kept), "one to be refused")
         assert answered_from("127.0.0.3", server, MEGABYTE, ADDRESS)
-        assert {call.code() for call in kept} <= {NO_ROOM, TOO_SLOW}
+        assert {call.code() for call in kept} <= {NO_ROOM, TOO_SLOW, *RESET}
     assert answered_from("127.0.0.1", server, MEGABYTE, ADDRESS)
 
 
