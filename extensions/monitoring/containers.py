@@ -129,7 +129,7 @@ def _require_free_ports(stack: DockerStack, settings: Settings) -> None:
     for service, setting in zip(SERVICES, (prometheus_port, alertmanager_port), strict=True):
         if not stack.alive(service):
             wanted = {setting.name: setting.value_in(settings)}
-            ports.require_free("127.0.0.1", wanted, "monitoring")
+            ports.require_free("127.0.0.1", wanted, "monitoring", by_engine=True)
 
 
 def stop(known: State | None) -> bool:

@@ -124,12 +124,12 @@ def _start(wanted: State) -> None:
     exposure.require_keys(settings)
     if wanted.flavour == "local":
         LocalStack(settings).prepare()
-        _require_a_free_port(settings)
+        _require_a_free_port(settings, by_engine=False)
         _start_process(wanted)
         return
     stack = DockerStack(settings)
     stack.prepare()
-    _require_a_free_port(settings)
+    _require_a_free_port(settings, by_engine=True)
     wanted.save(STATE)
     started = stack.compose.run(
         "up", "--detach", "--no-build", "embeddings", wanted=wanted, quiet=True
@@ -137,9 +137,9 @@ def _start(wanted: State) -> None:
     require_done(started, "Docker cannot start the embeddings service")
 
 
-def _require_a_free_port(settings: Settings) -> None:
+def _require_a_free_port(settings: Settings, by_engine: bool) -> None:
     wanted = {embeddings_port.name: embeddings_port.value_in(settings)}
-    ports.require_free(settings.bind, wanted, "similar")
+    ports.require_free(settings.bind, wanted, "similar", by_engine)
 
 
 def _start_process(wanted: State) -> None:

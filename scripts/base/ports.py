@@ -21,10 +21,12 @@ LISTENS = "0A"
 LOWEST, HIGHEST = 1024, 65535
 # That a handshake takes, and at most that a busy server takes to accept.
 HANDSHAKE_S, ACCEPTED_S = 0.3, 5
+UNSEEN = "another program (another user's, or in a container)"
 
 
-def holder(address: str, port: int) -> str | None:
-    """None when the port is free; otherwise who listens there, as far as that is visible."""
+def holder(address: str, port: int, by_engine: bool = False) -> str | None:
+    """None when the port is free; otherwise who listens there, as far as that is visible.
+    `by_engine`: Docker's, which runs as root, is to open it."""
     not_ours = UserError(
         f"BIND={address} is not an address of this machine",
         "use 127.0.0.1, or 0.0.0.0 (:: with IPv6)",
@@ -39,11 +41,11 @@ def holder(address: str, port: int) -> str | None:
             probe.bind((address, port))
             return None
         except PermissionError:
-            return "the system (ports below 1024 are root's)"
+            return _listener(port) if by_engine else "the system (ports below 1024 are root's)"
         except OSError as fault:
             if fault.errno == errno.EADDRNOTAVAIL:
                 raise not_ours from None
-    return _process(port) or "another program (another user's, or in a container)"
+    return _listener(port) or UNSEEN
 
 
 def require_own(address: str) -> None:
@@ -51,7 +53,7 @@ def require_own(address: str) -> None:
     holder(address, 0)
 
 
-def _process(port: int) -> str | None:
+def _listener(port: int) -> str | None:
     import psutil  # missing in the containers that run steps, which only look for free ports
 
     try:
@@ -59,17 +61,19 @@ def _process(port: int) -> str | None:
             here = connection.laddr
             if connection.status == psutil.CONN_LISTEN and here and here.port == port:
                 if connection.pid is None:
-                    return None
+                    return UNSEEN
                 return f"{psutil.Process(connection.pid).name()} (process {connection.pid})"
     except psutil.Error:
         pass
     return None
 
 
-def require_free(address: str, wanted: Mapping[str, int], command: str = "up") -> None:
+def require_free(
+    address: str, wanted: Mapping[str, int], command: str = "up", by_engine: bool = False
+) -> None:
     """`wanted` maps the name of a setting to its port."""
     for setting, port in wanted.items():
-        who = holder(address, port)
+        who = holder(address, port, by_engine)
         if who:
             raise UserError(
                 f"port {port} is taken by {who}",

@@ -213,7 +213,7 @@ def _require_ports(stack: Stack, settings: Settings, command: str) -> None:
     if known and flavour.stack_of(known).there():
         its |= {*known.settings_at_start.ports.values()}
     wanted = {name: port for name, port in settings.ports.items() if port not in its}
-    ports.require_free(settings.bind, wanted, command)
+    ports.require_free(settings.bind, wanted, command, stack.flavour != "local")
 
 
 def find_restored() -> State | None:

@@ -142,7 +142,7 @@ class DockerStack:
             for each in self.compose.list_started_here()
             if each.labels[PROJECT] != self.project and each.labels[SERVICE] not in list_staying()
         )
-        ports.require_free(self._settings.bind, self._settings.ports)
+        ports.require_free(self._settings.bind, self._settings.ports, by_engine=True)
         self._hand_over_keys()
         wanted.save()
         files.write(SERVED, json.dumps(self._configure(wanted), indent=2) + "\n")

@@ -65,9 +65,10 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield _system()
     yield _python()
     obstacle = engine.why_not_docker()
+    is_local = bool(obstacle) or settings.flavour == "local"
     yield from _docker(obstacle, settings)
     yield from disks(ROOT, ROOT / "build", PROJECT_GB, VENV.exists(), archive.HERE.exists())
-    if obstacle or settings.flavour == "local":
+    if is_local:
         yield from _local()
     elif settings.flavour == "gpu" or (not settings.flavour and flavour.has_driver()):
         yield from _gpu(settings)
@@ -75,7 +76,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     else:
         yield from _images(DockerStack(settings))
     yield _memory()
-    yield from _ports(settings)
+    yield from _ports(settings, by_engine=not is_local)
     yield _weights(settings)
     yield _libb64()
     yield _installer()
@@ -161,12 +162,12 @@ def _memory() -> Finding:
     return judge("memory", total >= MEMORY_GB, f"{total:.0f} GB", fix, WARNING)
 
 
-def _ports(settings: Settings) -> Iterator[Finding]:
+def _ports(settings: Settings, by_engine: bool) -> Iterator[Finding]:
     known = state.load()
     ours = {*known.settings_at_start.ports.values()} if known else set()
     for name, port in settings.ports.items():
         try:
-            who = None if port in ours else ports.holder(settings.bind, port)
+            who = None if port in ours else ports.holder(settings.bind, port, by_engine)
         except UserError as fault:
             yield Finding("address", FAILURE, fault.cause, fault.remedy)
             return

@@ -93,10 +93,23 @@ def test_a_certificate_that_a_kill_leaves_half_made_is_made_anew(
 def test_another_port_is_one_that_anybody_may_open(
     monkeypatch: pytest.MonkeyPatch, port: int, other: int
 ) -> None:
-    monkeypatch.setattr(ports, "holder", lambda address, port: "another program")
+    monkeypatch.setattr(ports, "holder", lambda *asked: "another program")
     with pytest.raises(UserError) as refused:
         ports.require_free("127.0.0.1", {"HTTP_PORT": port})
     assert refused.value.remedy.endswith(f"make up HTTP_PORT={other}")
+
+
+def test_what_only_root_may_open_is_left_to_dockers_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    (free,) = ports.free_ports(1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(socket.socket, "bind", refuse)
+        assert "root's" in str(ports.holder("127.0.0.1", free))
+        assert ports.holder("127.0.0.1", free, by_engine=True) is None
+        assert f"(process {os.getpid()})" in str(ports.holder("127.0.0.1", port, by_engine=True))
 
 
 @pytest.mark.parametrize("host", ["tcp://here:port", "unix:///nowhere", "nonsense"])
