@@ -28,7 +28,15 @@ from scripts.repository import live, place
 from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, certificates, exposure, handover, state, temporary
-from scripts.stacks.compose import PROJECT, RELAY_FOLDER, SERVED, SERVICE, Compose, list_staying
+from scripts.stacks.compose import (
+    ONE_OFF,
+    PROJECT,
+    RELAY_FOLDER,
+    SERVED,
+    SERVICE,
+    Compose,
+    list_staying,
+)
 from scripts.stacks.engine import (
     execute,
     last_line,
@@ -96,6 +104,8 @@ class DockerStack:
 
     def prepare(self) -> None:
         self.compose.require_own()
+        for private in self.compose.list_containers(f"{SERVICE}=server", f"{ONE_OFF}=True"):
+            remove(private)  # left by a killed make: it takes cores and memory
         if self._elsewhere:  # refused before anything is built
             self._elsewhere.require_reachable_from_containers()
         let_steps_read(ROOT)

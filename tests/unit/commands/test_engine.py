@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -20,7 +21,8 @@ from scripts.artefacts.manifest import read_pins
 from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import ROOT
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.stacks import images, local, state
+from scripts.stacks import containers, images, local, state
+from scripts.stacks.compose import ONE_OFF
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.engine import require_done
 from scripts.stacks.state import State
@@ -116,6 +118,21 @@ def test_ctrl_c_while_a_private_server_starts_leaves_none(
         pass
     assert [each.is_removed for each in started] == [True]
     assert (tmp_path / "log").read_text() == "its log"
+
+
+def test_a_private_server_of_a_killed_command_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {"True": OfDocker(is_removed=False), "False": OfDocker(is_removed=False)}
+    stack = DockerStack(Settings(DEFAULTS))
+    monkeypatch.setattr(stack.compose, "require_own", lambda: None)
+    monkeypatch.setattr(
+        stack.compose,
+        "list_containers",
+        lambda *labels: [one for kind, one in there.items() if f"{ONE_OFF}={kind}" in labels],
+    )
+    monkeypatch.setattr(containers, "let_steps_read", Mock(side_effect=UserError("no more", "")))
+    with pytest.raises(UserError, match="no more"):
+        stack.prepare()
+    assert [each.is_removed for each in there.values()] == [True, False]
 
 
 def test_half_a_wheel_is_not_taken_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
