@@ -230,7 +230,7 @@ def restore(backup: Backup) -> list[str]:
     returns those that differ in the backup."""
     build = archive.HERE.parent
     build.mkdir(exist_ok=True)
-    disk.require_room(build, backup.path.stat().st_size >> 20, "restoring")
+    disk.require_room(build, _measure_restored(backup) >> 20, "restoring")
     own, text = _own(backup), _settings(backup)
     for top, place in {OWN: own, **{top: ROOT / top for top in OF_THE_CHECKOUT}}.items():
         if why := below.why_not(place, *_part(top, backup)):
@@ -258,6 +258,14 @@ def restore(backup: Backup) -> list[str]:
         if text:
             _restore_settings(text)
     return sorted(kept)
+
+
+def _measure_restored(backup: Backup) -> int:
+    """Bytes of all that is unpacked, and again of what does not share its content with that."""
+    with tarfile.open(backup.path, "r:") as tar:
+        sizes = {member.name: member.size for member in tar}
+    copied = (each for top in (OWN, *OF_THE_CHECKOUT) for each in _part(top, backup).values())
+    return backup.path.stat().st_size + sum(sizes[CONTENTS + each] for each in copied)
 
 
 def _home(top: str, name: str) -> Path:

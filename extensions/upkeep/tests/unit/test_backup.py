@@ -5,8 +5,10 @@ import io
 import json
 import os
 import shlex
+import shutil
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -72,6 +74,17 @@ def test_the_main_recipe_of_an_earlier_release_is_not_put_elsewhere(
     files.write(here / "model_repository" / "resnet50.yaml", "the bundle's")
     assert backup.restore(saved) == ["model_repository/resnet50.yaml"]
     assert not (here / earlier).exists()
+
+
+def test_of_what_users_edit_a_copy_has_room_too(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "own" / "birds.onnx").write_bytes(bytes(3 << 20))
+    files.write(here / "build" / "versions" / "1" / "onnx" / "large", "x" * (2 << 20))
+    saved = backup.save(tmp_path / "monday.tar", "0.1.0", "")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=7 << 20))
+    with pytest.raises(UserError, match="restoring needs 8 MB"):
+        backup.restore(saved)
 
 
 def test_what_was_saved_comes_back_elsewhere(here: Path, tmp_path: Path) -> None:
