@@ -1,5 +1,7 @@
 """Checks of a version before anything is started with it."""
 
+import errno
+import os
 import shlex
 
 from scripts.base.errors import UserError
@@ -54,6 +56,15 @@ def require_sound(old: Version, new: Version, engine: Engine) -> None:
         model_folders.config_in_use(live.REPOSITORY, model, engine)
         configs.read_model(model)  # what make up would use
     require_same_shapes(old, new)
+
+
+def require_writable(old: Version) -> None:
+    """What is removed or noted at the end: an earlier command may have run as root."""
+    models = (live.REPOSITORY / model for model in old.models)
+    folders = (path for model in models for path in model.glob("**/"))
+    for folder in (state.RUN, archive.home(old.pipeline), live.REPOSITORY, *folders):
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
 
 
 def require_same_shapes(old: Version, new: Version) -> None:

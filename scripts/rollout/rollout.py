@@ -31,6 +31,7 @@ from scripts.rollout.preflight import (
     require_room,
     require_sound,
     require_trained,
+    require_writable,
 )
 from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Switch
@@ -128,6 +129,7 @@ def prove(up_now: Up, target: int, how: str, judge_labels: bool) -> Proved:
     served_with = up_now.server.settings_at_start.fill_from(new.settings)
     layout = layouts.layout(served_with, up_now.stack.engine)
     require_sound(old, new, layout.engine)
+    require_writable(old)
     if judge_labels:
         require_trained(old, new)
     contest = _prepare_contest(up_now, new) if judge_labels else None

@@ -1,5 +1,6 @@
 """What is decided about versions, without a server."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +26,7 @@ from scripts.rollout.preflight import (
     require_room,
     require_same_shapes,
     require_trained,
+    require_writable,
 )
 from scripts.rollout.stream import Answer
 from scripts.rollout.verdict import Agreement, Figures, is_undecided, objection
@@ -32,6 +34,7 @@ from scripts.server.own_network import describe_publish
 from scripts.server.triton.control import pin_steps, serving_both
 from scripts.settings import arguments
 from scripts.settings.settings import DEFAULTS
+from scripts.stacks import state
 
 
 def events(*happened: tuple[str, int, str]) -> list[Event]:
@@ -324,6 +327,20 @@ def test_a_model_is_called_by_its_name_and_the_network_that_it_serves(here: Path
 
 def live_numbers(here: Path, model: str) -> list[str]:
     return sorted(path.name for path in (here / "live" / model).glob("[0-9]*"))
+
+
+def test_a_rollout_does_not_begin_beside_what_root_has_laid_out(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = kept(None, "a network")
+    live.place(first, live.REPOSITORY)
+    monkeypatch.setattr(state, "RUN", here)
+    require_writable(first)
+    folder = live.REPOSITORY / "resnet50_onnx" / "1"
+    monkeypatch.setattr(os, "access", lambda path, _: path != folder)  # root is refused nothing
+    with pytest.raises(PermissionError) as refused:
+        require_writable(first)
+    assert str(folder) in str(refused.value)
 
 
 def test_two_versions_are_live_during_a_switch_and_one_after_it(here: Path) -> None:
