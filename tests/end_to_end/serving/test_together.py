@@ -224,7 +224,7 @@ def test_a_restart_brings_all_back(together: Project, compared: Compared) -> Non
         assert f"unloaded: {', '.join(('sentiment_ensemble', *members))}" in output
         models = together.made("models")
         for member in members:
-            assert re.search(rf"^ {member} +\d+ +UNAVAILABLE", models, re.MULTILINE), models
+            assert re.search(rf"^{member} +\d+ +UNAVAILABLE", models, re.MULTILINE), models
         assert difference("cascade") <= 0.01  # it takes members of its own and of others
         together.made("down")
         shutil.rmtree(together.path / "build" / "live" / "classification_places" / "1")
