@@ -70,8 +70,10 @@ def _parse_events(pipeline: Pipeline, content: bytes, where: str) -> list[Event]
 
 def add(pipeline: Pipeline, what: str, version: int, how: str, note: str = "") -> None:
     """Appends atomically: a truncated line would break every later reader."""
-    event = Event(datetime.now(UTC).isoformat(timespec="seconds"), what, version, how, note)
-    events = [*read(pipeline), event]
+    events = read(pipeline)
+    if what == PUBLISHED and waiting(events) == version:
+        return  # it was published before, and nothing has changed
+    events.append(Event(datetime.now(UTC).isoformat(timespec="seconds"), what, version, how, note))
     files.write(path(pipeline), "".join(json.dumps(asdict(each)) + "\n" for each in events))
     show(pipeline)
 

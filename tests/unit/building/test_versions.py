@@ -275,6 +275,13 @@ def kept(seed: Version | None, network: str, program: str = "first") -> Version:
         return archive.keep(draft, contents, DEFAULTS, pipelines.main(), seed)
 
 
+def test_what_is_published_twice_is_listed_once(here: Path) -> None:
+    for what, version in [(SERVES, 1), (PUBLISHED, 2), (PUBLISHED, 2), (PUBLISHED, 3)]:
+        history.add(pipelines.main(), what, version, "")
+    history.add(pipelines.main(), PUBLISHED, 2, "")  # which is rolled out now, and not 3
+    assert [event.version for event in history.read(pipelines.main())] == [1, 2, 3, 2]
+
+
 def test_a_version_is_numbered_once_and_members_keep_their_numbers(here: Path) -> None:
     first = kept(None, "a network")
     assert first.number == 1 and set(first.models.values()) == {1}
