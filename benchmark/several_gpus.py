@@ -25,7 +25,7 @@ from scripts.measuring.measurement import Measurement
 from scripts.measuring.workload import Configuration
 from scripts.recipes import pipelines
 from scripts.rollout import rollout
-from scripts.rollout.rollout import Up
+from scripts.rollout.switch import Up
 from scripts.stacks.gpu import GpuStack
 
 MOST_EACH_S = 30

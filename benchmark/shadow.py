@@ -57,7 +57,7 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=2)
     options = parser.parse_args()
     up = rollout.find_running_server(pipelines.find_asked_pipeline())
-    switch = InPlace.make(up, rollout.prove(up, options.version, "shadow", judge_labels=False))
+    switch = InPlace(up, rollout.prove(up, options.version, "shadow", judge_labels=False))
     found: dict[str, list[Asked]] = {way: [] for way in WAYS}
     with lock.one_at_a_time(), lock.hands_off():
         try:

@@ -32,7 +32,7 @@ from scripts.base.errors import UserError, run_guarded
 from scripts.measuring import photos
 from scripts.recipes import pipelines
 from scripts.rollout import rollout
-from scripts.rollout.rollout import Up
+from scripts.rollout.switch import Up
 from scripts.stacks.containers import DockerStack
 
 CLIENTS = 4

@@ -11,18 +11,15 @@ from functools import partial
 from typing import Any
 
 from bundle_serving.address import Address
-from bundle_serving.infer import Answer
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU
 from scripts.repository import live
 from scripts.repository.archive import Version
 from scripts.rollout.counts import Clients, read_counts
-from scripts.rollout.labelled import Contest
 from scripts.rollout.rollout import (
     CANARY_TIMES,
     Refused,
-    Up,
     ask_version,
     compare_labelled,
     gists,
@@ -31,6 +28,7 @@ from scripts.rollout.rollout import (
     watch,
 )
 from scripts.rollout.stream import Stream
+from scripts.rollout.switch import Proved, Up
 from scripts.rollout.verdict import Agreement, Figures, Seen
 from scripts.server.evaluating import One
 from scripts.server.layouts import fingerprint, lay_out, layout
@@ -175,9 +173,7 @@ def with_pipelines(stack: ManyServers, server: State, loads: Mapping[str, int]) 
 class FleetSwitch:
     fleet: Fleet
     running: Up
-    # What the new version answered where it was compared with PyTorch's answers.
-    answers: Sequence[Answer]
-    contest: Contest | None = None  # on labelled data
+    proved: Proved
 
     def carry_out(self, stream: Stream, canary: float | None, least: float) -> str:
         seconds, ratio = self.running.settings.watch_seconds, self.running.settings.max_p99_ratio
@@ -186,11 +182,12 @@ class FleetSwitch:
             with console.waiting(f"asking {old.title} {len(stream.questions)} requests"):
                 asked = ask_version(self.running, new.pipeline.ensemble, old, stream.questions)
                 live = [*asked]
-            proved = self.answers[: len(stream.questions)]
+            proved = self.proved.answers[: len(stream.questions)]
             found = Agreement.from_gists(gists(old, live), gists(new, proved))
             require_agreement(found, new, least)
         before = watch(stream, seconds, f"version {old.number} alone, for comparison")
-        labelled = self.contest.ask_all(old, new.pipeline.ensemble) if self.contest else None
+        contest = self.proved.contest
+        labelled = contest.ask_all(old, new.pipeline.ensemble) if contest else None
         if canary:
             self._try_out(stream, canary, labelled)
             labelled = None
@@ -229,8 +226,8 @@ class FleetSwitch:
     def _judge_labelled(
         self, live: list[One[Any]] | None, model: str, only: Address | None = None
     ) -> None:
-        if self.contest and live:
-            compare_labelled(self.contest, live, self.running, self.fleet.new, model, only)
+        if (contest := self.proved.contest) and live:
+            compare_labelled(contest, live, self.running, self.fleet.new, model, only)
 
     def _try_out(self, stream: Stream, canary: float, labelled: list[One[Any]] | None) -> None:
         """Some servers with the new version, which the others send this share of their clients'

@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -34,7 +34,7 @@ from scripts.rollout.preflight import (
     require_writable,
 )
 from scripts.rollout.stream import Stream
-from scripts.rollout.switch import Switch
+from scripts.rollout.switch import Proved, Switch, Up
 from scripts.rollout.verdict import (
     ENOUGH,
     FEW,
@@ -47,12 +47,9 @@ from scripts.rollout.verdict import (
 from scripts.server import engines, layouts, served, up
 from scripts.server.evaluating import One
 from scripts.server.recover import recover
-from scripts.server.triton.control import Control
 from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
-from scripts.stacks.stack import Stack
-from scripts.stacks.state import State
 from scripts.steps import gate
 
 # A canary is watched this many times longer, because few requests go there.
@@ -64,17 +61,6 @@ MOST_LOOKS = 4
 MOST_WATCHES, PATIENCE_S = 20, 60
 # So many times the watch goes on for rare faults.
 MORE_WATCHES = 3
-
-
-@dataclass(frozen=True)
-class Up:
-    """The running server and its live version; `settings` are this command's settings."""
-
-    server: State
-    stack: Stack
-    settings: Settings
-    version: Version
-    shared: Shared
 
 
 class Switching(Protocol):
@@ -113,16 +99,6 @@ def choose_version(up_now: Up, wanted: int | None) -> int:
     return published if published in numbers else max(numbers)
 
 
-@dataclass(frozen=True)
-class Proved:
-    """A version that answers as it should, on a server of its own."""
-
-    new: Version
-    questions: Sequence[Question]
-    answers: Sequence[Answer]
-    contest: Contest | None
-
-
 def prove(up_now: Up, target: int, how: str, judge_labels: bool) -> Proved:
     old = up_now.version
     new = archive.load(old.pipeline, target)
@@ -158,11 +134,7 @@ def switch_to(
     old, new = up_now.version, proved.new
     recipe, many = new.pipeline.recipe, up_now.stack.many
     up_now.shared.record(history.BEGINS, target, how)
-    switch: Switching
-    if many:
-        switch = many.make_switch(up_now, new, proved.answers, proved.contest)
-    else:
-        switch = InPlace.make(up_now, proved)
+    switch: Switching = (many.make_switch if many else InPlace)(up_now, proved)
     stream = Stream(
         up_now.server.http, recipe.ensemble, proved.questions, recipe.gist, serves=old.number
     )
@@ -199,19 +171,8 @@ def _prepare_contest(up_now: Up, new: Version) -> Contest | None:
     return apart or ContestOfClasses.prepare(up_now.server, path, *versions)
 
 
-@dataclass
 class InPlace(Switch):
     """Of one server, which goes on."""
-
-    running: Up
-    contest: Contest | None  # on labelled data
-
-    @classmethod
-    def make(cls, up_now: Up, proved: Proved) -> InPlace:
-        engine, shared = up_now.stack.engine, up_now.shared
-        versions = up_now.version, proved.new
-        control = Control(up_now.server.admin, up_now.settings.start_timeout)
-        return cls(control, engine, *versions, shared, up_now, proved.contest)
 
     def carry_out(self, stream: Stream, canary: float | None, least: float) -> str:
         settings = self.running.settings
@@ -436,12 +397,8 @@ def gists(version: Version, answers: Sequence[Answer]) -> list[Hashable]:
 
 def _ask_golden(switch: Switch, up_now: Up) -> None:
     """Compares the new version, on the running server, with PyTorch's answers."""
-    made, recipe, server = switch.new.workspace, switch.new.pipeline.recipe, up_now.server.http
-    connection, headers = server.connection(timeout=60), server.uncounted_headers
-    try:
-        answers = [ask(connection, switch.candidate, each, headers) for each in recipe.golden(made)]
-    except (OSError, http.client.HTTPException, ValueError) as fault:
-        raise Refused(switch.new.number, f"it gives no answer ({fault})") from None
+    made, recipe = switch.new.workspace, switch.new.pipeline.recipe
+    answers = [*ask_version(up_now, switch.candidate, switch.new, recipe.golden(made))]
     seen = recipe.judge(made, answers)
     bound = gate.find_served_bound(made.onnx, switch.new.precision)
     bound = gate.for_the_ensemble(bound, seen.pictures)

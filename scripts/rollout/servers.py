@@ -2,12 +2,10 @@
 before anyone asks it."""
 
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
 from bundle_serving.address import Address
-from bundle_serving.infer import Answer
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU, Layout
@@ -15,8 +13,7 @@ from scripts.repository import live
 from scripts.repository.archive import Version
 from scripts.rollout import proofs
 from scripts.rollout.fleet import Fleet, FleetSwitch, with_pipelines
-from scripts.rollout.labelled import Contest
-from scripts.rollout.rollout import Up
+from scripts.rollout.switch import Proved, Up
 from scripts.server import engines, loaded_beside
 from scripts.server.layouts import lay_out, layout
 from scripts.settings.settings import Settings
@@ -76,12 +73,10 @@ class Servers:
     def go_back(self, server: State) -> None:
         self._stack.go_back(server)
 
-    def make_switch(
-        self, running: Up, new: Version, answers: Sequence[Answer], contest: Contest | None
-    ) -> FleetSwitch:
-        proofs.write(new, answers)
-        fleet = Fleet(self._stack, running.server, running.version, new)
-        return FleetSwitch(fleet, running, answers, contest)
+    def make_switch(self, running: Up, proved: Proved) -> FleetSwitch:
+        proofs.write(proved.new, proved.answers)
+        fleet = Fleet(self._stack, running.server, running.version, proved.new)
+        return FleetSwitch(fleet, running, proved)
 
     def scale(self, server: State, replicas: int) -> None:
         self._stack.scale(server, replicas)

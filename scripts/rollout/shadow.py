@@ -16,7 +16,8 @@ from scripts.base.errors import UserError
 from scripts.evaluation.sequential import CERTAINTY, count_share, find_lower_bound, find_upper_bound
 from scripts.repository import history
 from scripts.rollout.preflight import STAYS
-from scripts.rollout.rollout import InPlace, Refused, Up, prove
+from scripts.rollout.rollout import InPlace, Refused, prove
+from scripts.rollout.switch import Up
 from scripts.server.triton import triton_api
 
 LOOK_S = 1.0
@@ -105,7 +106,7 @@ def try_unseen(
             f"send the version a share of the requests: make rollout{which} CANARY=10",
         )
     proved = prove(up_now, target, history.SHADOW, judge_labels=False)
-    switch = InPlace.make(up_now, proved)
+    switch = InPlace(up_now, proved)
     up_now.shared.record(history.BEGINS, target, history.SHADOW)
     seen, why = Seen(), ""
     with lock.hands_off():

@@ -9,28 +9,52 @@ The candidate is a separate ensemble, pinned to the new version, so that it can 
 client is sent there.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
+from bundle_serving.infer import Answer, Question
 from bundle_serving.protocol.kserve import ModelConfig
 from scripts.base.errors import UserError
-from scripts.recipes.layout import Engine
 from scripts.repository import live, model_folders
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
+from scripts.rollout.labelled import Contest
 from scripts.server.recover import as_committed, candidate_of
 from scripts.server.triton.control import Control, pin_steps, serving_both
+from scripts.settings.settings import Settings
+from scripts.stacks.stack import Stack
+from scripts.stacks.state import State
 
 
-@dataclass
-class Switch:
-    control: Control
-    engine: Engine
-    old: Version
-    new: Version
+@dataclass(frozen=True)
+class Up:
+    """The running server and its live version; `settings` are this command's settings."""
+
+    server: State
+    stack: Stack
+    settings: Settings
+    version: Version
     shared: Shared
-    _turned: bool = field(default=False, init=False, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Proved:
+    """A version that answers as it should, on a server of its own."""
+
+    new: Version
+    questions: Sequence[Question]
+    answers: Sequence[Answer]
+    contest: Contest | None  # on labelled data
+
+
+class Switch:
+    def __init__(self, running: Up, proved: Proved) -> None:
+        self.running, self.new, self.contest = running, proved.new, proved.contest
+        self.old, self.shared, self.engine = running.version, running.shared, running.stack.engine
+        self.control = Control(running.server.admin, running.settings.start_timeout)
+        self._turned = False
 
     @property
     def pipeline(self) -> str:

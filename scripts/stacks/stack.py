@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from bundle_serving.address import Address
 from scripts.artefacts.step import Step
@@ -14,9 +14,6 @@ from scripts.recipes.layout import Engine
 from scripts.repository.archive import Version
 from scripts.settings.settings import Settings
 from scripts.stacks.state import State
-
-if TYPE_CHECKING:
-    from bundle_serving.infer import Answer  # which loads numpy
 
 
 class Many(Protocol):
@@ -38,10 +35,8 @@ class Many(Protocol):
     def go_back(self, server: State) -> None:
         """After a switch that was interrupted."""
 
-    def make_switch(
-        self, running: Any, new: Version, answers: Sequence[Answer], contest: Any
-    ) -> Any:
-        """A `scripts.rollout.rollout.Switching`."""
+    def make_switch(self, running: Any, proved: Any) -> Any:
+        """A `scripts.rollout.rollout.Switching`, of such an `Up` and `Proved`."""
 
     def show(self) -> None:
         """On which nodes they are, and what is wrong there."""

@@ -114,7 +114,7 @@ def rolled_out() -> None:
     new.pipeline.is_main = False
     with replaced({
         f"{at}.prove": lambda *_: SimpleNamespace(new=new, questions=[]),
-        f"{at}.InPlace.make": lambda *_: switch,
+        f"{at}.InPlace": lambda *_: switch,
         f"{at}.Stream": lambda *_, **__: stream,
         f"{at}.is_untrained": lambda _: False,
         f"{at}.lock.hands_off": nullcontext,

@@ -75,7 +75,7 @@ def load_beside(version: int | None, pasts: list[Past]) -> Iterator[list[Past]]:
     with lock.one_at_a_time():
         up = rollout.find_running_server(pipelines.find_asked_pipeline())
         proved = rollout.prove(up, version, "replay", judge_labels=False)
-        switch = InPlace.make(up, proved)
+        switch = InPlace(up, proved)
         with lock.hands_off():
             try:
                 switch.load_beside()

@@ -11,8 +11,9 @@ import pytest
 
 from bundle_serving.address import Address
 from scripts.rollout.fleet import Fleet, FleetSwitch
-from scripts.rollout.rollout import Refused, Up
+from scripts.rollout.rollout import Refused
 from scripts.rollout.stream import Answer, Stream
+from scripts.rollout.switch import Proved, Up
 from scripts.rollout.verdict import Seen
 from scripts.server import up
 from scripts.settings.settings import Settings
@@ -70,7 +71,8 @@ def well(version: int) -> Answer:
 def turn(fleet: Servers, stream: Stream, contest: Any = None) -> str:
     settings = SimpleNamespace(watch_seconds=0.01, max_p99_ratio=2, max_drop=1)
     up_now = cast(Up, SimpleNamespace(settings=settings, shared=None))
-    return FleetSwitch(cast(Fleet, fleet), up_now, [], contest).carry_out(stream, None, 0)
+    proved = cast(Proved, SimpleNamespace(answers=[], contest=contest))
+    return FleetSwitch(cast(Fleet, fleet), up_now, proved).carry_out(stream, None, 0)
 
 
 class Labels:
