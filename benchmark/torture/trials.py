@@ -441,7 +441,7 @@ def _without_guard(subject: Subject, progress: Progress) -> str:
 
 def _damaged_notes(disk: Path, subject: Subject, progress: Progress) -> str:
     """Of the keeper's, of which the door reads whether it is ready."""
-    note = disk / keeper_notes.READINESS
+    note = disk / keeper_notes.STATE
     note.write_bytes(b"\xff{")
     _wait(lambda: b"\xff" not in note.read_bytes(), "the note stays damaged")
     return "written again"

@@ -460,7 +460,7 @@ def test_a_load_whose_process_is_killed_is_begun_again(kept: Kept) -> None:
 
 
 def test_damaged_notes_are_mended(kept: Kept) -> None:
-    file = kept.run_dir / keeper_notes.READINESS
+    file = kept.run_dir / keeper_notes.STATE
     file.write_bytes(b"\xff{")
     assert kept.ready()
     wait_until(lambda: keeper_notes.readiness(kept.run_dir) == (True, ""), "the keeper to see it")

@@ -22,7 +22,7 @@ import pytest
 
 from bundle_door.door import LEAVE_S
 from bundle_serving import CHECK_HEADER, own_requests
-from bundle_serving.process.keeper_notes import READINESS, Notes
+from bundle_serving.process.keeper_notes import STATE, Notes
 from bundle_serving.process.processes import children_of, family
 from bundle_serving.protocol.kserve import pb, stub
 from tests.door.servers import KEY, MODELS, Asked, Behind, behind_the_door
@@ -291,7 +291,7 @@ def test_ready_says_what_the_keeper_wrote(small: Behind) -> None:
     notes.say(True)
     assert small.ask("GET", "/v2/health/ready")[0] == 200
     # Damaged, they say nothing: then Triton does.
-    (small.run_dir / READINESS).write_bytes(b"\xff{")
+    (small.run_dir / STATE).write_bytes(b"\xff{")
     assert small.ask("GET", "/v2/health/ready")[0] == small.ask("GET", LIVE)[0] == 200
     notes.say(True)
     assert small.ask("GET", "/v2/health/ready")[0] == 200

@@ -162,10 +162,3 @@ class Keys:
             return
         self._clients, self._stamp = clients | self._admin, stamp
         self._buckets.clear()
-
-
-def metrics(requests: Mapping[str, int]) -> str:
-    name = "door_requests_total"
-    head = [f"# HELP {name} Requests let in, by whose key they had", f"# TYPE {name} counter"]
-    counts = [f'{name}{{client="{who}"}} {count}' for who, count in sorted(requests.items())]
-    return "\n".join([*head, *counts, ""])

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from bundle_door.access.certificate import ends
-from bundle_door.access.keys import Keys, metrics
+from bundle_door.access.keys import Keys
 from bundle_door.answers import Answer, Refused
 from bundle_door.given import Given
 from bundle_door.limits import Load
@@ -56,19 +56,20 @@ class Metrics:
         except (OSError, TimeoutError):
             raise Refused(503, "Triton's metrics do not answer; is it starting?") from None
         self._served.refresh()
-        families = [*self._observed.families, *self._now()]
-        others = (of_triton + self._others()).decode()
+        families = [*self._of_keys(), *self._observed.families, *self._now()]
+        body = of_triton.decode() + text(families)
         if "application/openmetrics-text" in request.headers.get("accept", ""):
-            body = as_openmetrics(others) + text(families, openmetrics=True) + "# EOF\n"
+            body = as_openmetrics(body) + "# EOF\n"
             return Answer(body.encode(), headers={"content-type": OPENMETRICS})
-        return Answer((others + text(families)).encode(), headers={"content-type": PROMETHEUS})
+        return Answer(body.encode(), headers={"content-type": PROMETHEUS})
 
-    def _others(self) -> bytes:
-        """The keys', and what the keeper has restored."""
-        of_keys = metrics(self._keys.requests).encode() if self._keys else b""
-        with suppress(FileNotFoundError):
-            return of_keys + (self._run_dir / keeper_notes.METRICS).read_bytes()
-        return of_keys
+    def _of_keys(self) -> list[Family]:
+        if not self._keys:
+            return []
+        description = "Requests let in, by whose key they had"
+        asked = Counter("door_requests_total", description, ("client",))
+        asked.values = {(client,): count for client, count in self._keys.requests.items()}
+        return [asked]
 
     def _now(self) -> list[Family]:
         in_flight = _gauge(
@@ -94,7 +95,23 @@ class Metrics:
                 live.set(int(version), pipeline)
             if at := [event["time"] for event in events if event["what"] == "serves"]:
                 since.set(datetime.fromisoformat(at[-1]).timestamp(), pipeline)
-        return [in_flight, held, live, since, switches, *processes(), *self._room.families()]
+        others = (*of_keeper(self._run_dir), *processes(), *self._room.families())
+        return [in_flight, held, live, since, switches, *others]
+
+
+def of_keeper(run_dir: Path) -> list[Family]:
+    """Empty where none has noted anything."""
+    if not (notes := keeper_notes.read(run_dir)):
+        return []
+    ready = _gauge("bundle_ready", "Whether requests are answered", int(notes.get("ready", 0)))
+    restored = Counter("bundle_restored_total", "What the keeper restored", ("what",))
+    for what in keeper_notes.RESTORED:
+        restored.add(what, amount=notes.get("restored", {}).get(what, 0))
+    description = "Models with fewer processes than they need"
+    lacking = Gauge("bundle_model_lacks_process", description, ("model",))
+    for model in notes.get("lacking", []):
+        lacking.set(1, model)
+    return [ready, restored, lacking]
 
 
 def processes() -> tuple[Gauge, Counter]:

@@ -23,12 +23,6 @@ class Family:
     def __init__(self, name: str, description: str, labels: Sequence[str] = ()) -> None:
         self.name, self.description, self.labels = name, description, tuple(labels)
 
-    def head(self, openmetrics: bool) -> Iterator[str]:
-        # OpenMetrics names a counter without the ending of its samples.
-        name = self.name.removesuffix("_total") if openmetrics else self.name
-        yield f"# HELP {name} {self.description}"
-        yield f"# TYPE {name} {self.kind}"
-
     def samples(self) -> Iterator[str]:
         raise NotImplementedError
 
@@ -105,19 +99,18 @@ def number(value: float) -> str:
     return repr(float(value)) if isinstance(value, float) else str(value)
 
 
-def text(families: Sequence[Family], openmetrics: bool = False) -> str:
-    lines = [
-        line
-        for family in families
-        if (samples := list(family.samples()))
-        for line in (*family.head(openmetrics), *samples)
-    ]
+def text(families: Sequence[Family]) -> str:
+    lines: list[str] = []
+    for each in families:
+        if samples := list(each.samples()):
+            lines += f"# HELP {each.name} {each.description}", f"# TYPE {each.name} {each.kind}"
+            lines += samples
     return "".join(f"{line}\n" for line in lines)
 
 
 def as_openmetrics(prometheus: str) -> str:
-    """Prometheus' text of others. The samples keep their names: what OpenMetrics takes for no
-    counter, because its name has another ending, is of unknown type there."""
+    """OpenMetrics names a counter without the ending of its samples, which keep their names: what
+    it takes for no counter, because its name has another ending, is of unknown type there."""
     return "".join(f"{line}\n" for line in map(_as_openmetrics, prometheus.splitlines()) if line)
 
 

@@ -1,9 +1,7 @@
 """The keeper's notes for others: files in the run folder, each written atomically.
 
-readiness.json   for the door's answer to /v2/health/ready
-keeper.json      for `make status`, and for the next keeper
-keeper.prom      for Prometheus; the door adds it to Triton's metrics
-coming.json      for the door: what a fresh server has not loaded yet
+keeper.json   for the door, `make status`, and the next keeper
+coming.json   for the door: what a fresh server has not loaded yet
 """
 
 from __future__ import annotations
@@ -18,15 +16,18 @@ from typing import Any
 
 from bundle_serving.process import server_log
 
-READINESS, STATE, METRICS = "readiness.json", "keeper.json", "keeper.prom"
-COMING = "coming.json"
+STATE, COMING = "keeper.json", "coming.json"
 # Make's, beside the admin key.
 BESIDE = "beside.json"
 
 # What can be restored, from the smallest to the largest.
-STOPPED, MODEL, DOOR, SERVER = "stopped_process", "model", "door", "server"
+STOPPED, MODEL, DOOR, SERVER = RESTORED = "stopped_process", "model", "door", "server"
 
 KEPT_EVENTS = 20
+KINDS = {
+    "ready": bool, "reason": str, "lacking": list, "restored": dict, "events": list,
+    "extra_pipelines": list,
+}  # fmt: skip
 
 
 @dataclass
@@ -60,7 +61,6 @@ class Notes:
             self._mend()
             return
         self.ready, self.reason = ready, reason
-        self._write(READINESS, json.dumps({"ready": ready, "reason": reason}))
         self._save()
 
     def note_restored(self, what: str, message: str) -> None:
@@ -94,25 +94,6 @@ class Notes:
             "extra_pipelines": self.extra_pipelines,
         }
         self._write(STATE, json.dumps(state, indent=2) + "\n")
-        self._write(METRICS, self._metrics())
-
-    def _metrics(self) -> str:
-        lines = [
-            "# HELP bundle_ready Whether requests are answered.",
-            "# TYPE bundle_ready gauge",
-            f"bundle_ready {int(self.ready)}",
-            "# HELP bundle_restored_total What the keeper restored.",
-            "# TYPE bundle_restored_total counter",
-        ]
-        for what in (STOPPED, MODEL, DOOR, SERVER):
-            lines.append(f'bundle_restored_total{{what="{what}"}} {self._restored[what]}')
-        if self.lacking:
-            lines += [
-                "# HELP bundle_model_lacks_process Models with fewer processes than they need.",
-                "# TYPE bundle_model_lacks_process gauge",
-                *(f'bundle_model_lacks_process{{model="{model}"}} 1' for model in self.lacking),
-            ]
-        return "\n".join(lines) + "\n"
 
     def _mend(self) -> None:
         """Somebody else may have written to a file, or removed it."""
@@ -163,24 +144,20 @@ def parse_notes(text: bytes) -> dict[str, Any]:
         state = json.loads(text)
     except ValueError:
         return {}
-    known = {"restored": dict, "events": list, "extra_pipelines": list, "lacking": list}
     if not isinstance(state, dict):
         return {}
-    right = all(isinstance(state.get(name, kind()), kind) for name, kind in known.items())
+    right = all(isinstance(state.get(name, kind()), kind) for name, kind in KINDS.items())
     return state if right else {}
 
 
 def readiness(folder: Path) -> tuple[bool, str] | None:
     """Whether requests are answered, and why not. None if no keeper says so."""
-    try:
-        noted = json.loads((folder / READINESS).read_bytes())
-        return noted["ready"] is True, str(noted["reason"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
+    noted = read(folder)
+    return (noted["ready"], noted.get("reason", "")) if "ready" in noted else None
 
 
 def forget(folder: Path) -> None:
-    for name in (READINESS, STATE, METRICS, COMING):
+    for name in (STATE, COMING):
         (folder / name).unlink(missing_ok=True)
 
 

@@ -48,8 +48,8 @@ def test_both_formats_say_the_same() -> None:
     histogram.description = "What it is"
     plain_text = text([histogram, counter])
     of_prometheus = {s.name: s for f in prometheus(plain_text) for s in f.samples}
-    open_text = text([histogram, counter], openmetrics=True)
-    open_text += as_openmetrics("# HELP c Not ours\n# TYPE c counter\nc 1\n") + "# EOF\n"
+    not_ours = "# HELP c Not ours\n# TYPE c counter\nc 1\n"
+    open_text = as_openmetrics(plain_text + not_ours) + "# EOF\n"
     assert "\n# TYPE c unknown\nc 1\n" in open_text
     of_openmetrics = {s.name: s for f in openmetrics(open_text) for s in f.samples}
     assert of_openmetrics.keys() == of_prometheus.keys() | {"c"}

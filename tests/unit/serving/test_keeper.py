@@ -1,7 +1,6 @@
 """What the keeper stands on: who starts it afresh, and who holds it off."""
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
@@ -15,6 +14,8 @@ import grpc
 import psutil
 import pytest
 
+from bundle_door.paths.metrics import of_keeper
+from bundle_door.watching.measures import text
 from bundle_keeper import children, watch
 from bundle_keeper.afresh import GIVEN_UP, START_FAILED
 from bundle_keeper.children import Child
@@ -162,12 +163,12 @@ def test_a_command_that_hangs_does_not_stop_the_keeper(
 
 def test_the_next_keeper_knows_what_the_last_one_did(tmp_path: Path) -> None:
     notes = Notes.resume(tmp_path)
-    assert json.loads((tmp_path / keeper_notes.READINESS).read_text())["ready"] is False
+    assert keeper_notes.readiness(tmp_path) == (False, "it is starting")
     notes.say(True)
     notes.note_restored(MODEL, "reloaded it")
     notes.remember(["cascade"])
-    assert json.loads((tmp_path / keeper_notes.READINESS).read_text())["ready"] is True
-    assert 'bundle_restored_total{what="model"} 1' in (tmp_path / "keeper.prom").read_text()
+    assert keeper_notes.readiness(tmp_path) == (True, "")
+    assert 'bundle_restored_total{what="model"} 1' in text(of_keeper(tmp_path))
     later = Notes.resume(tmp_path)
     assert later.extra_pipelines == ["cascade"]
     assert [event["did"] for event in keeper_notes.read(tmp_path)["events"]] == ["reloaded it"]
@@ -175,24 +176,21 @@ def test_the_next_keeper_knows_what_the_last_one_did(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"\xff\xfe", b'{"ready": 1}', b"null"])
-@pytest.mark.parametrize("name", [keeper_notes.READINESS, keeper_notes.STATE])
 def test_damaged_notes_are_read_as_none_and_mended(
-    tmp_path: Path, name: str, damage: bytes, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, damage: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
     notes = Notes.resume(tmp_path)
     notes.say(True)
-    kept = (tmp_path / name).read_bytes()
-    (tmp_path / name).write_bytes(damage)
-    if name == keeper_notes.READINESS:
-        assert keeper_notes.readiness(tmp_path) is None
-    else:
-        assert keeper_notes.read(tmp_path).get("events", []) == []
-        assert Notes.resume(tmp_path).extra_pipelines == []
-        (tmp_path / name).write_bytes(damage)
+    kept = (file := tmp_path / keeper_notes.STATE).read_bytes()
+    file.write_bytes(damage)
+    assert keeper_notes.readiness(tmp_path) is None and of_keeper(tmp_path) == []
+    assert keeper_notes.read(tmp_path).get("events", []) == []
+    assert Notes.resume(tmp_path).extra_pipelines == []
+    file.write_bytes(damage)
     notes.say(True)  # as at each look
-    assert (tmp_path / name).read_bytes() == kept
+    assert file.read_bytes() == kept
     assert keeper_notes.readiness(tmp_path) == (True, "")
-    assert capfd.readouterr().err.count(f"{name} was damaged: wrote it again") == 1
+    assert capfd.readouterr().err.count(f"{file.name} was damaged: wrote it again") == 1
 
 
 def test_a_models_process_tells_which_it_is() -> None:

@@ -16,8 +16,9 @@ from grafana_foundation_sdk.cog import encoder, plugins
 from grafana_foundation_sdk.models import dashboard as grafana
 
 from bundle_door.access.certificate import ends, ensure
-from bundle_door.paths.metrics import Room, find_memory
-from bundle_serving.process.keeper_notes import METRICS, Notes
+from bundle_door.paths.metrics import Room, find_memory, of_keeper
+from bundle_door.watching.measures import text
+from bundle_serving.process.keeper_notes import Notes
 from extensions.monitoring import containers as monitoring
 from extensions.monitoring import dashboards
 from scripts.settings.settings import Settings
@@ -200,6 +201,6 @@ def test_when_a_certificate_ends(tmp_path: Path) -> None:
 def test_what_lacks_a_process_is_in_the_metrics(tmp_path: Path) -> None:
     notes = Notes(tmp_path)
     notes.lacks(["resnet50_onnx"])
-    assert 'bundle_model_lacks_process{model="resnet50_onnx"} 1' in (tmp_path / METRICS).read_text()
+    assert 'bundle_model_lacks_process{model="resnet50_onnx"} 1' in text(of_keeper(tmp_path))
     notes.lacks([])
-    assert "lacks" not in (tmp_path / METRICS).read_text()
+    assert "lacks" not in text(of_keeper(tmp_path))
