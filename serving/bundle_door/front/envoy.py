@@ -14,18 +14,16 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from bundle_door import documents
+from bundle_door import documents, limits, requests
 from bundle_door.front import arrivals, asked, methods
 from bundle_door.front.lua import write_program
 from bundle_door.given import Given
-from bundle_door.limits import LATE_S, Limits
-from bundle_door.requests import ANSWERED_BY, CLIENT_HEADER, REQUEST_ID, TO
+from bundle_door.limits import Limits
 from bundle_door.triton import MOST_WAITING, OF_AN_UNKNOWN_MODEL, ON_ITS_WAY, PASSES
-from bundle_serving.address import BALANCED, BALANCER_HEADER, PEM_END, SERVER_HEADER
-from bundle_serving.process import keeper_notes, sockets
+from bundle_serving import address
+from bundle_serving.address import BALANCED, PEM_END
+from bundle_serving.process import guard, keeper_notes, sockets, traces
 from bundle_serving.process.exposure import Exposure
-from bundle_serving.process.guard import GRPC_HEADER
-from bundle_serving.process.traces import SERVICE, TRACEPARENT
 
 Config = dict[str, Any]
 # By name; 0: not opened.
@@ -54,6 +52,8 @@ OWN_HOSTS = r"[0-9.]+|\[[0-9a-fA-F:.]+\]|[\w-]+|[\w.-]+\.localhost"
 # Percentages, which are set while it runs: of streams that are refused, when a balancer stops; and
 # of single messages that are to pass the door (singles.py).
 STOPPING, SHARING = "stopping", "sharing"
+# The files know the constants of these, and of this file, by their names.
+KNOWN = (globals(), *map(vars, (methods, arrivals, limits, requests, address, guard, traces)))
 
 
 def build_door(given: Given, folder: Path, relay: Path | None = None) -> Config:
@@ -145,30 +145,12 @@ def load_templates() -> Environment:
         lstrip_blocks=True,
     )
     made.filters["seconds"] = "{:g}s".format
+    for known in KNOWN:
+        made.globals |= {name: value for name, value in known.items() if name.isupper()}
     made.globals |= {
-        **{name: value for name, value in vars(methods).items() if name.isupper()},
         "match_stage": match_stage,
         "AGAIN": [*PASSES, ON_ITS_WAY],
         "MOST_WAITING": MOST_WAITING,
-        "MOST_CONNECTIONS": MOST_CONNECTIONS,
-        "KEPT_BYTES": arrivals.KEPT_BYTES,
-        "HEAP_BYTES": arrivals.HEAP_BYTES,
-        "FULL": arrivals.FULL,
-        "PAUSE_S": arrivals.PAUSE_S,
-        "STREAM_WINDOW": STREAM_WINDOW,
-        "CONNECTION_WINDOW": CONNECTION_WINDOW,
-        "LATE_S": LATE_S,
-        "STOPPING": STOPPING,
-        "SHARING": SHARING,
-        "ANSWERED_BY": ANSWERED_BY,
-        "REQUEST_ID": REQUEST_ID,
-        "TRACEPARENT": TRACEPARENT,
-        "SERVICE": SERVICE,
-        "TO": TO,
-        "CLIENT_HEADER": CLIENT_HEADER,
-        "GRPC_HEADER": GRPC_HEADER,
-        "SERVER_HEADER": SERVER_HEADER,
-        "BALANCER_HEADER": BALANCER_HEADER,
     }
     return made
 
