@@ -36,6 +36,8 @@ Observe = Callable[[Incoming, Note, int, int, int], None]
 
 # Of an answer: what Envoy takes, whether its client reads it or not.
 READ_AT_ONCE = 64 << 10
+# What of a request makes the answer, besides its address: a cache must not give it to others.
+VARY = "Accept-Encoding, Origin"
 # Of the header Sec-Fetch-Site, which browsers send: another port of this host is one, too.
 FOREIGN = ("cross-site", "same-site")
 
@@ -84,7 +86,7 @@ class Service:
             client = note.client or address_of(incoming.headers)
             held = self.load.hold_answer(size, client, incoming.hang_up)
             incoming.until_sent.enter_context(held)
-        more = {REQUEST_ID: note.id, **self._cors(incoming.headers)}
+        more = {REQUEST_ID: note.id, "vary": VARY, **self._cors(incoming.headers)}
         return Answer(answer.body, answer.status, {**answer.headers, **more})
 
     async def _answer(self, incoming: Incoming, arrived: int, note: Note) -> Answer:
@@ -125,7 +127,6 @@ class Service:
             "access-control-allow-methods": "GET, POST",
             "access-control-allow-headers": headers.get("access-control-request-headers", "*"),
             "access-control-expose-headers": f"{HEADER_LENGTH}, {REQUEST_ID}, {ANSWERED_BY}",
-            "vary": "Origin",
         }
 
     def _check_admin(self, headers: Mapping[str, str]) -> None:

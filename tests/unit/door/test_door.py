@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -663,6 +663,19 @@ def test_others_are_served_while_a_form_is_read() -> None:
         return count
 
     assert asyncio.run(turns()) >= 20
+
+
+@pytest.mark.parametrize("accepted", ["", "gzip"])
+def test_a_cache_gives_an_answer_to_those_alone_that_can_read_it(accepted: str) -> None:
+    async def show(request: Request, named: Mapping[str, str]) -> Answer:
+        return Answer(b"x")
+
+    service = Service([open_to_all("/x", GET=show)], Load(Limits()), None, ["https://a.example"])
+    headers = {"accept-encoding": accepted, "origin": "https://a.example"}
+    incoming = Incoming("GET", "/x", "", headers, Body(cast(Any, None)))
+    answer = asyncio.run(service(incoming))
+    assert answer.headers.get("content-encoding", "") == accepted
+    assert answer.headers["vary"] == "Accept-Encoding, Origin"
 
 
 def test_others_are_served_while_an_answer_is_compressed() -> None:
