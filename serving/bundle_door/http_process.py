@@ -38,6 +38,8 @@ from bundle_serving.process import sockets
 TIDY_S = 5
 # Of the log, where it is a file.
 MOST_LOG_BYTES = 20_000_000
+# The ends of paths, also where Envoy asks about their keys.
+ASKS_A_MODEL = "/infer", "/classify", "/sentiment"
 # malloc.h: how much may lie free before it goes back, and what is mapped on its own.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
@@ -102,6 +104,8 @@ class HttpProcess:
         is_counted = method == "POST" and not note.is_own and GRPC_METHODS not in incoming.path
         if is_counted and status >= 400 and status != HUNG_UP:
             self.observed.refusal(status, HTTP)
+            if not note.pipeline and incoming.path.endswith(ASKS_A_MODEL):  # before its handler
+                self.observed.request((*self.served.series(""), HTTP), status, duration / 1e9)
 
 
 async def serve_further(given: Given, number: int) -> None:

@@ -15,10 +15,15 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
+from bundle_door.access.keys import Keys
 from bundle_door.answers import Answer
+from bundle_door.given import Given
+from bundle_door.http_process import HttpProcess
+from bundle_door.limits import Limits
 from bundle_door.paths.measured import measure_handler
+from bundle_door.paths.routes import of_inference, of_keys
 from bundle_door.requests import Request
-from bundle_door.served import Served
+from bundle_door.served import OTHER, Served
 from bundle_door.triton import Triton
 from bundle_door.watching.measures import (
     MOST_SERIES,
@@ -29,10 +34,12 @@ from bundle_door.watching.measures import (
     quantile,
     text,
 )
-from bundle_door.watching.observed import SLOT_S, SLOTS, Observed, Recent
+from bundle_door.watching.observed import HTTP, SLOT_S, SLOTS, Observed, Recent
 from bundle_door.watching.steps import Report, Steps, read_reports
+from bundle_door.wire.http1 import Body, Incoming
 from bundle_serving import own_requests, step_reports
 from bundle_serving.own_requests import OwnRequests
+from bundle_serving.process.exposure import Exposure
 from bundle_serving.protocol.local_http import join_chunks
 from bundle_serving.step_reports import Reports
 
@@ -223,6 +230,34 @@ def test_a_fault_of_the_door_counts_as_one(tmp_path: Path) -> None:
     with pytest.raises(KeyError):
         asyncio.run(ask())
     assert [each["failed"] for each in observed.totals()] == [1]
+
+
+@pytest.mark.parametrize(
+    ("path", "length", "reason"),
+    [
+        ("/v2/models/m/infer", 10**12, "too_large"),
+        ("/internal/authorize/classify", 0, "no_key"),
+    ],
+)
+def test_what_is_refused_before_its_handler_is_measured(
+    tmp_path: Path, path: str, length: int, reason: str
+) -> None:
+    observed = Observed()
+    tmp_path.joinpath("keys").touch()
+
+    async def ask() -> None:
+        given = Given(tmp_path, "", {}, None, Limits(), Exposure())
+        process = HttpProcess(given, observed, None, observed.report)
+        keys = of_keys(Keys(tmp_path / "keys", None))
+        service = process.build_service([*of_inference(process.api), *keys])
+        headers = {"content-length": str(length)}
+        await service(Incoming("POST", path, "", headers, cast(Body, None)))
+        await process.triton.close()
+
+    asyncio.run(ask())
+    assert observed.refused.values[(reason, HTTP)] == 1
+    assert [each["why"] for each in observed.errors] == [reason]
+    assert [series[:3] for series in observed.requests.counts] == [(OTHER, "", HTTP)]
 
 
 def test_our_own_requests_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
