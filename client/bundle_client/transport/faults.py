@@ -134,7 +134,7 @@ def from_status(exc: Any, url: str, timeout: float) -> ClientError:
             "set BUNDLE_API_KEY, or in Python api_key, to one from its operator (`make keys`)",
         )
     if status in ("413", "RESOURCE_EXHAUSTED"):
-        return PictureRefused("larger than the server takes", "use a smaller file")
+        return PictureRefused("larger than the server takes", "send less at once")
     if not message or message.startswith(FOREIGN):
         return ServerFault(
             f"{url} answers HTTP {status}, but not as Triton does",

@@ -68,7 +68,7 @@ export async function refusalOf(answer) {
 
 const BY_STATUS = {
   403: ["The server does not take requests from this page", "Open it under the server's own address."],
-  413: ["That is more than the server takes at once", "Send a smaller file."],
+  413: ["That is more than the server takes at once", "Send less at once."],
   429: ["Your key has sent too many requests", "Wait a moment and ask again."],
   503: ["The server is busy or starting", "Try again in a few seconds."],
   504: ["There was no answer in time", "The server is under load; try again."],
