@@ -180,12 +180,11 @@ async def run(relay: Relay, http: int, grpc: int) -> None:
         task.result()
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> None:
     namespace, context, http, grpc, file = argv
     relay = Relay(Kubectl(namespace, context), Path(file))
     asyncio.run(run(relay, int(http), int(grpc)))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -23,7 +23,7 @@ from scripts.rollout import rollout
 SECONDS = 120
 
 
-def main(image: Path, concurrency: int = 2, prometheus: str = "http://127.0.0.1:9090") -> int:
+def main(image: Path, concurrency: int = 2, prometheus: str = "http://127.0.0.1:9090") -> None:
     up = rollout.find_running_server(pipelines.main())
     pipeline = up.version.pipeline.ensemble
     target = Target.for_model(pipeline, pipeline, up.server.http, up.server.grpc)
@@ -36,7 +36,6 @@ def main(image: Path, concurrency: int = 2, prometheus: str = "http://127.0.0.1:
         f"p99: {theirs:.1f} ms for perf_analyzer, {ours:.1f} ms on the dashboard "
         f"({ours / theirs:.2f} times)"
     )
-    return 0
 
 
 def on_the_dashboard(prometheus: str, pipeline: str) -> float:

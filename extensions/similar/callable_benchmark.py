@@ -41,7 +41,7 @@ REPOSITORY, CALLABLE = "models of the repository", "callable"
 ENSEMBLE, NETWORK = "embedding_ensemble", "embedding_onnx"
 
 
-def main(seconds: float = 10) -> int:
+def main(seconds: float = 10) -> None:
     """Of each measurement."""
     if not (MADE / "model.onnx").exists():
         raise UserError("no network is exported", "make similar IMG=photo.jpg IN=photos")
@@ -55,7 +55,6 @@ def main(seconds: float = 10) -> int:
         for sent in photos.read_or_draw("", Transform(**network.transform)):
             print(sent.description)
             compare(paths, sent.rows, seconds)
-    return 0
 
 
 def compare(paths: dict[str, tuple[str, str]], rows: tuple[bytes, ...], seconds: float) -> None:

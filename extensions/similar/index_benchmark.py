@@ -32,7 +32,7 @@ Vectors = NDArray[np.float32]
 T = TypeVar("T")
 
 
-def main(pictures: int = 100_000) -> int:
+def main(pictures: int = 100_000) -> None:
     random = np.random.default_rng(0)
     centres = unit(random.standard_normal((-(-pictures // OF_A_SUBJECT), DIMENSIONS)))
     rows = np.concatenate(
@@ -50,7 +50,6 @@ def main(pictures: int = 100_000) -> int:
         index = time_it("loaded", lambda: PictureIndex.load(path))
         print(f"  {memory() - before:.0f} MB of memory once loaded")
     answers(index, rows, asked)
-    return 0
 
 
 def unit(vectors: NDArray[np.float64]) -> Vectors:

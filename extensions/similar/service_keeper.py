@@ -19,7 +19,7 @@ PAUSE_S = 0.5
 RESTARTED = "restarting it"
 
 
-def main(command: Sequence[str]) -> int:
+def main(command: Sequence[str]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
     while True:
@@ -42,4 +42,4 @@ def _end(program: subprocess.Popen[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -37,12 +37,12 @@ DESCRIBED = ROOT / "build" / "run" / "callables.json"
 HEAD = "# A function: `make ask MODEL={name} INPUTS=…`.\n"
 
 
-def main() -> int:
+def main() -> None:
     asked = arguments.load()
     if asked.new:
         for path in write_new(asked.new):
             console.note(f"written: {path}")
-        return 0
+        return
     if asked.file is None:
         raise UserError(
             "no FILE given", "give one, or begin with a new one: make add-callable NEW=mine.py"
@@ -51,7 +51,6 @@ def main() -> int:
     for pipeline in pipelines:
         console.note(f"{pipeline.name} answers its example:")
         pipeline.recipe.ask(ask.server_of(server), [], os.environ)
-    return 0
 
 
 def write_new(name: str) -> list[Path]:

@@ -27,7 +27,7 @@ def main(
     packages: Path | None = None,
     out: Path | None = None,
     same: Mapping[str, Any] | None = None,
-) -> int:
+) -> None:
     """`packages`: what the file imports besides; `same`: as it was before, by name."""
     use_packages(str(packages or ""))
     try:
@@ -38,7 +38,6 @@ def main(
     require_same(file.name, same or {}, described)
     if out:
         files.write(out, json.dumps(described) + "\n")
-    return 0
 
 
 def try_function(bound: Bound) -> dict[str, Any]:

@@ -221,10 +221,9 @@ def one_of_each(seconds: float = USUALLY, seed: int = 0) -> dict[str, bytes]:
     return {name: file(drawing(label, random, seconds)) for label, name in enumerate(NAMES)}
 
 
-def main(to: Path) -> int:
+def main(to: Path) -> None:
     for name, content in one_of_each().items():
         files.write_bytes(to / f"{name}.wav", content)
-    return 0
 
 
 if __name__ == "__main__":

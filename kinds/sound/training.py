@@ -50,9 +50,8 @@ def vary_sound(heard: torch.Tensor) -> torch.Tensor:
     return heard.roll(later, 3) + torch.empty(len(heard), 1, 1, 1).uniform_(-LOUDER, LOUDER)
 
 
-def main(to: Path = listener.WEIGHTS) -> int:
+def main(to: Path = listener.WEIGHTS) -> None:
     train_sounds(to)
-    return 0
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ TIMES = (1, 1, 2, 1, 6, 1, 2, 25)
 Ask = Callable[[str], Any]
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
     options = parser.parse_args(argv)
@@ -52,7 +52,6 @@ def main(argv: list[str] | None = None) -> int:
                 print(f"{name:<22} {rates[name][-1]:7.1f} texts/s", flush=True)
     as_long, padded = (float(np.median(each)) for each in rates.values())
     print(f"{as_long / padded:.1f} times the throughput")
-    return 0
 
 
 @contextmanager

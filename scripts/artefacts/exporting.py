@@ -40,7 +40,7 @@ def as_words(given: Any) -> list[str | Path]:
     return words
 
 
-def start(main: Callable[..., int], **choices: Collection[str]) -> int:
+def start(main: Callable[..., int | None], **choices: Collection[str]) -> int:
     """As a program that is told by `as_words`; an argument may have choices."""
     return run_guarded(lambda: main(**_as_given(make_parser(main, choices).parse_args())))
 

@@ -68,11 +68,12 @@ class AlreadyReported(UserError):
         self.exit_code = exit_code
 
 
-def run_guarded(main: Callable[[], int]) -> int:
-    """Runs a command's main; the only place where an expected failure becomes one line."""
+def run_guarded(main: Callable[[], int | None]) -> int:
+    """Runs a command's main, which returns an exit code if that says something; the only place
+    where an expected failure becomes one line."""
     try:
         with interrupts.raise_interrupts():
-            return main()
+            return main() or 0
     except AlreadyReported as fault:
         return fault.exit_code
     except UserError as fault:

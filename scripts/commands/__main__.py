@@ -15,7 +15,7 @@ from scripts.repository import layout_number
 ANY_LAYOUT, ANY_SETTINGS = "--any-layout", "--any-settings"
 
 
-def check(options: set[str]) -> int:
+def check(options: set[str]) -> None:
     # Those of the user's own kinds of pipelines may be wrong.
     from scripts.settings import arguments
     from scripts.settings.known import require_known
@@ -26,7 +26,6 @@ def check(options: set[str]) -> int:
     if ANY_LAYOUT not in options:
         layout_number.require_known(layout_number.here())
     console.Form.is_json = arguments.load().json
-    return 0
 
 
 def run(options: set[str], command: str) -> int:
@@ -46,7 +45,7 @@ def call(command: ModuleType) -> int:
                 f"{name}= changes nothing here: omit it; docs/commands.md says what takes it"
             )
     with parts.name_faults():
-        return int(command.main())
+        return int(command.main() or 0)
 
 
 if __name__ == "__main__":

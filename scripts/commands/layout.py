@@ -29,10 +29,10 @@ from scripts.stacks.gpu import GpuStack
 from scripts.stacks.stack import Stack
 
 
-def main() -> int:
+def main() -> None:
     settings = Settings.load()
     if settings.from_ and settings.flavour != "gpu":  # the first step has laid it out
-        return 0
+        return
     up.require_here(settings)
     if settings.from_:
         settings = up.fill_from_version(
@@ -48,7 +48,6 @@ def main() -> int:
         else:
             judge_candidate(how)
             up.lay_out_main(stack, settings)
-    return 0
 
 
 def lay_out_candidate(stack: Stack, how: Layout) -> None:

@@ -12,7 +12,7 @@ from scripts.base import console
 from scripts.settings import arguments
 
 
-def main() -> int:
+def main() -> None:
     only = arguments.load().only
     names = None if not only else [] if only == "none" else only.replace(",", " ").split()
     with console.waiting("resolving"):
@@ -20,4 +20,3 @@ def main() -> int:
     for change in changes:
         console.note(change)
     console.note("next: make test" if changes else "no version changed")
-    return 0

@@ -39,7 +39,7 @@ class HereForGpu(Here):
     engine = GPU
 
 
-def main() -> int:
+def main() -> None:
     given = dict(os.environ)
     for folder in map(Path, sys.argv[1:]):
         if not any(folder.iterdir()):
@@ -58,7 +58,6 @@ def main() -> int:
         given["FROM"] = str(source.network)
     on_gpu = given.get("FLAVOUR") == HereForGpu.flavour
     own_main.take_in(HereForGpu if on_gpu else Here, given)
-    return 0
 
 
 def find_words(folder: Path) -> dict[str, str]:

@@ -22,7 +22,7 @@ def main() -> int:
     return run_guarded(_answer)
 
 
-def _answer() -> int:
+def _answer() -> None:
     call = command_line.parse(sys.argv[1:], os.environ)
     folder.look_for_own(call)
     known = verbs.read()
@@ -47,7 +47,6 @@ def _answer() -> int:
         require_typed(call.settings, call.settings)
         folder.prepare(call.folder)
         folder.run(call, known)
-    return 0
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def _row(name: str, about: str) -> str:
     return fold(f"  {name:{WIDTH}} {about}", ROOM, " " * (WIDTH + 3))
 
 
-def print_for_make() -> int:
+def print_for_make() -> None:
     everything = bool(os.environ.get("ALL"))
     is_terminal = sys.stdout.isatty()
     width = os.get_terminal_size(sys.stdout.fileno()).columns if is_terminal else sys.maxsize
@@ -80,7 +80,6 @@ def print_for_make() -> int:
             )
     if not everything:
         print("\nThe others: make help ALL=1")
-    return 0
 
 
 if __name__ == "__main__":

@@ -184,7 +184,7 @@ def conclude(
     start: Candidate,
     scores: dict[Candidate, Score],
     circumstances: str,
-) -> int:
+) -> None:
     """By the final comparison."""
     if start not in scores:
         raise UserError(
@@ -204,11 +204,10 @@ def conclude(
         )
     if not goal.beats(new, old):
         console.note(f"nothing beats the current settings ({old}); .env is unchanged")
-        return 0
+        return
     figures = f"{new}, was {old}"
     change = {name: value for name, value in winner.settings.items() if value != settings[name]}
     dotenv_file.change(change, f"make tune: {date.today()}: {figures} ({goal}; {circumstances})")
     console.note(f"{winner}: {figures}")
     console.note(f".env now says {', '.join(f'{k}={v}' for k, v in change.items())}")
     console.note("apply them: make up")
-    return 0

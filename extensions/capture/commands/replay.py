@@ -33,13 +33,13 @@ from scripts.settings import arguments
 from scripts.stacks import state
 
 
-def main() -> int:
+def main() -> None:
     asked = arguments.load()
     pasts = read(of.value_in(asked), asked.images, key.value_in(asked))
     pace, labels = speed.value_in(asked), read_labels(asked.eval_)
     if where := url.value_in(asked):
         show(*ask(pasts, Address.parse(where), pace), labels, None)
-        return 0
+        return
     server = find_server()
     metrics = server.where(server.settings_at_start.metrics_port)
     with load_beside(asked.version, pasts) as about:
@@ -48,7 +48,6 @@ def main() -> int:
         after = server_side.parse_processes(server_side.fetch_metrics(metrics))
     spent = sum(server_side.per_picture(before, after, len(about)).values())
     show(about, presents, labels, spent)
-    return 0
 
 
 def read(place: str, pictures: str, private: Path | None) -> list[Past]:

@@ -17,7 +17,7 @@ from scripts.server import own_main
 from scripts.settings.settings import Settings
 
 
-def main() -> int:
+def main() -> None:
     settings = Settings.load().replace_with(FLAVOUR=FLAVOUR)
     hosts = {*settings.allowed_hosts, SERVICE}
     settings = settings.replace_with(ALLOWED_HOSTS=",".join(sorted(hosts)))
@@ -27,4 +27,3 @@ def main() -> int:
     if not own.context.value_in(settings):
         settings = settings.replace_with(CONTEXT=find_context())
     own_main.bring_up(settings, "cluster-up")
-    return 0

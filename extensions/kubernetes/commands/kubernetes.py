@@ -16,7 +16,7 @@ from scripts.settings import arguments
 from scripts.settings.settings import Settings
 
 
-def main() -> int:
+def main() -> None:
     registry = arguments.load().push.rstrip("/")
     if not registry:
         raise UserError(
@@ -44,4 +44,3 @@ def main() -> int:
             "no job builds what lies here: copy build/live into the claim, as live; "
             "or copy the file there, and name it: FROM=build/birds.onnx"
         )
-    return 0

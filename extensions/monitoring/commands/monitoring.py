@@ -15,7 +15,7 @@ from scripts.settings.settings import Settings
 from scripts.stacks import state
 
 
-def main() -> int:
+def main() -> None:
     asked = arguments.load()
     with lock.one_at_a_time():
         known = state.require()
@@ -34,4 +34,3 @@ def main() -> int:
         )
         console.note(f"Alertmanager: http://127.0.0.1:{alertmanager_port.value_in(settings)}")
     console.note(f"dashboards for Grafana: {folder}/grafana (extensions/monitoring/README.md)")
-    return 0

@@ -12,11 +12,10 @@ from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 
 
-def main() -> int:
+def main() -> None:
     settings = Settings.load()
     location = from_settings(settings)
     if location is None:
         raise UserError("REPOSITORY is not set", f"set it: {EXAMPLES}")
     with console.waiting(f"asking {location}"):
         check.examine(location, settings)
-    return 0

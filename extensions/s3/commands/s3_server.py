@@ -27,12 +27,11 @@ and run once in this shell:
     export AWS_SHARED_CREDENTIALS_FILE={operator}"""
 
 
-def main() -> int:
+def main() -> None:
     settings = Settings.load()
     if obstacle := why_not_docker():
         raise UserError(obstacle, "the S3 server runs only in a container")
     (start if sys.argv[1:] == ["up"] else stop)(settings)
-    return 0
 
 
 def start(settings: Settings) -> None:

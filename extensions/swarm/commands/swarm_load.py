@@ -12,7 +12,7 @@ from scripts.settings.settings import Settings
 from scripts.stacks.engine import why_not_docker
 
 
-def main() -> int:
+def main() -> None:
     if obstacle := why_not_docker():
         raise UserError("images need Docker", obstacle)
     named = [each.strip() for each in nodes.value_in(arguments.load()).split(",") if each.strip()]
@@ -24,4 +24,3 @@ def main() -> int:
         with console.waiting(f"handing the server's image to {node}"):
             stack.load_into(node)
         console.note(f"loaded into {node}: {stack.image}")
-    return 0

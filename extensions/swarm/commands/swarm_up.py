@@ -14,7 +14,7 @@ from scripts.server import own_main
 from scripts.settings.settings import Settings
 
 
-def main() -> int:
+def main() -> None:
     settings = Settings.load().replace_with(FLAVOUR="swarm")
     if is_loopback(settings.bind):  # others reach a node's ports, whatever BIND says of this one
         settings = settings.replace_with(BIND="0.0.0.0")
@@ -24,4 +24,3 @@ def main() -> int:
         wanted = settings.replicas
         if wanted and wanted != stack.replicas:
             stack.scale(server, wanted)
-    return 0

@@ -23,7 +23,7 @@ from scripts.settings import arguments
 from scripts.stacks import state
 
 
-def main() -> int:
+def main() -> None:
     asked, passphrase = arguments.load(), load_passphrase()
     if not asked.to:
         raise UserError("no file given", "make backup TO=file")
@@ -48,7 +48,6 @@ def main() -> int:
     if is_new_folder:
         console.note(f"there was no folder {target.parent}; it was made")
     console.note(f"saved and verified: {len(saved.index.files)} files, {size}, {keys}: {target}")
-    return 0
 
 
 def find_damaged(saved: Backup) -> Iterator[str]:

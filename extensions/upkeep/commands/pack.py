@@ -17,7 +17,7 @@ from scripts.settings import arguments
 from scripts.settings.settings import Settings
 
 
-def main() -> int:
+def main() -> None:
     asked = arguments.load()
     if not asked.to:
         raise UserError("no folder given", "make pack TO=folder")
@@ -30,4 +30,3 @@ def main() -> int:
     size = disk.readable(disk.measure_occupied([target]))
     console.note(f"packed for flavour {' and '.join(made_for)}, {size}: {target}")
     console.note(f"to install it: sh {target.name}/{pack.INSTALL} triton-bundle")
-    return 0

@@ -18,7 +18,7 @@ from scripts.settings import arguments
 from scripts.stacks import flavour, state
 
 
-def main() -> int:
+def main() -> None:
     asked, passphrase = arguments.load(), load_passphrase()
     if not asked.from_:
         raise UserError("no file given", "make restore FROM=file")
@@ -37,7 +37,6 @@ def main() -> int:
         console.note("it has no keys for PASSPHRASE to open: make up creates what is missing")
     if found.keys and not passphrase:
         console.note("its keys stay in it (PASSPHRASE restores them); make up creates new ones")
-    return 0
 
 
 def require_nothing_is_lost(found: Backup, agreed: bool) -> None:

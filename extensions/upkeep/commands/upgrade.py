@@ -17,7 +17,7 @@ from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
 
-def main() -> int:
+def main() -> None:
     upgrade.require_plain()
     with lock.one_at_a_time():
         changes = list(upgrade.rewrite_files())
@@ -27,7 +27,7 @@ def main() -> int:
     version = served.serving(pipelines.main())
     if version is None:
         console.note("nothing has been served here yet; next: make up")
-        return 0
+        return
     known = state.load()
     settings = as_it_runs(known)
     stack = flavour.stack(flavour.serving_or_chosen(settings, known)[0], settings)
@@ -57,7 +57,6 @@ def main() -> int:
         console.note("nothing to upgrade")
     for pipeline in again if known else ():
         up.bring_up_beside(pipeline)
-    return 0
 
 
 def as_it_runs(known: State | None) -> Settings:

@@ -43,7 +43,7 @@ SECONDS, QUICK_SECONDS = 290, 38
 QUICK_MOST_EACH = 1.5
 
 
-def main() -> int:
+def main() -> None:
     options = arguments.load()
     quick, old = options.quick, results.load(options.compare) if options.compare else None
     pipeline = pipelines.find_asked_pipeline()
@@ -94,7 +94,6 @@ def main() -> int:
         report.write(draft, found, measurements, comparison)
     show(measurements, comparison, answered)
     console.note(f"report: {folder.relative_to(ROOT) / 'report.html'}")
-    return 0
 
 
 def workload_of(

@@ -3,6 +3,5 @@
 from scripts.measuring import perf_analyzer
 
 
-def main() -> int:
+def main() -> None:
     perf_analyzer.require_here()
-    return 0

@@ -35,13 +35,12 @@ from scripts.stacks.state import State
 REPORTS = ROOT / "build" / "eval"
 
 
-def main() -> int:
+def main() -> None:
     as_json = arguments.load().json
     with console.all_output_on_stderr() if as_json else nullcontext():
         found = evaluate()
     if as_json:
         print(json.dumps(found))
-    return 0
 
 
 def evaluate() -> dict[str, Any]:

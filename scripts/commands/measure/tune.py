@@ -43,7 +43,7 @@ HERE = ROOT / "build" / "tune"
 FINAL_ROUNDS = 3
 
 
-def main() -> int:
+def main() -> None:
     asked, settings = arguments.load(), Settings.load()
     goal, seconds = Goal(asked.latency_ms), 60 * asked.minutes
     main = pipelines.main()
@@ -63,7 +63,7 @@ def main() -> int:
         photos.read_or_draw(asked.images)
     with stop_meanwhile(server, hardware), lock.one_at_a_time():
         try:
-            return tune(hardware, goal, seconds)
+            tune(hardware, goal, seconds)
         finally:
             shutil.rmtree(HERE, ignore_errors=True)
 
@@ -96,7 +96,7 @@ def stop_meanwhile(server: State | None, hardware: Cpu) -> Iterator[None]:
         bring_up(server.settings_at_start.replace_with(FLAVOUR=server.flavour))
 
 
-def tune(hardware: Cpu, goal: Goal, seconds: float) -> int:
+def tune(hardware: Cpu, goal: Goal, seconds: float) -> None:
     stack, settings, main = hardware.stack, hardware.settings, hardware.main
     stack.prepare()
     made = hardware.prove()
@@ -133,4 +133,4 @@ def tune(hardware: Cpu, goal: Goal, seconds: float) -> int:
             else:
                 best = start
     circumstances = f"{manifest.describe()}; {hardware.describe(proved)}"
-    return conclude(settings, goal, best, start, arena.scores, circumstances)
+    conclude(settings, goal, best, start, arena.scores, circumstances)

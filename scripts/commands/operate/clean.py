@@ -12,7 +12,7 @@ from scripts.settings.settings import Settings
 from scripts.stacks import containers, flavour, images
 
 
-def main() -> int:
+def main() -> None:
     with lock.one_at_a_time():
         stop_server()
         older: list[str] = []
@@ -37,4 +37,3 @@ def main() -> int:
     console.note(f"kept: {', '.join(stay)}")
     files.remove_own(VENV)
     console.note("clean: removed images, versions, keys and the environment")
-    return 0

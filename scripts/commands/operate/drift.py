@@ -18,7 +18,7 @@ from scripts.stacks import state
 SHIFT, STABLE = 0.25, 0.1
 
 
-def main() -> int:
+def main() -> None:
     asked = arguments.load()
     if asked.new not in ("", "1"):
         raise UserError("NEW takes 1 here, and no file", "compare from now on: make drift NEW=1")
@@ -31,7 +31,6 @@ def main() -> int:
         show(version)
     if any(version["index"] for version in versions):
         console.note("to compare with the last answers from now on: make drift NEW=1")
-    return 0
 
 
 def renew_reference(address: Address) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from scripts.stacks.engine import why_not_docker
 from scripts.stacks.images import RELEASED, name_image, require_registry
 
 
-def main() -> int:
+def main() -> None:
     if obstacle := why_not_docker():
         raise UserError("images need Docker", obstacle)
     options, settings, network = arguments.load(), Settings.load(), pipelines.main()
@@ -43,4 +43,3 @@ def main() -> int:
         if registry:
             pushed = stack.images.push(service, name_image(registry, service, tag))
             console.note(f"pushed: {pushed}")
-    return 0

@@ -16,7 +16,7 @@ from scripts.settings import arguments
 from scripts.stacks.exposure import KEYS
 
 
-def main() -> int:
+def main() -> None:
     asked = arguments.load()
     if asked.rate and not asked.add:
         raise UserError("RATE= applies only to a new key", "make keys ADD=ann RATE=10")
@@ -31,7 +31,6 @@ def main() -> int:
                 show_clients()
     except BadKeys as fault:
         raise UserError.from_fault(fault, "make keys lists them") from None
-    return 0
 
 
 def show(name: str, key: str) -> None:

@@ -35,7 +35,7 @@ LEFTOVERS = ("versions/.draft", "versions/*/.draft", "candidate", "tune", "run/*
 PASSING = "**/.*.tmp"
 
 
-def main() -> int:
+def main() -> None:
     asked, settings = arguments.load(), Settings.load()
     with lock.one_at_a_time():
         items = list(find_items(settings, asked.days))
@@ -43,12 +43,12 @@ def main() -> int:
     going = [item for item in items if item.why]
     if not going:
         console.note("nothing can go")
-        return 0
+        return
     frees = disk.readable(sum(item.size for item in going))
     # Nobody waits for the answer, and what another command needs by then stays.
     if not (asked.yes or _ask_consent(f"remove {len(going)} of these, {frees}? [y/N] ")):
         console.note(f"nothing removed; make prune YES=1 frees {frees}")
-        return 0
+        return
     with lock.one_at_a_time():
         still = {item.what: item for item in find_items(settings, asked.days) if item.why}
         going = [still[item.what] for item in going if item.what in still]
@@ -56,7 +56,6 @@ def main() -> int:
             item.remove()
     frees = disk.readable(sum(item.size for item in going))
     console.note(f"removed {len(going)}, {frees}")
-    return 0
 
 
 def _ask_consent(question: str) -> bool:

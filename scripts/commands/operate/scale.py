@@ -9,7 +9,7 @@ from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 
 
-def main() -> int:
+def main() -> None:
     wanted = Settings.load().replicas
     with lock.one_at_a_time():  # a rollout that ends meanwhile leaves other servers
         known = state.load()
@@ -21,4 +21,3 @@ def main() -> int:
         if wanted is None:
             raise UserError("no REPLICAS given", "say how many servers: make scale REPLICAS=4")
         many.scale(known, wanted)
-    return 0

@@ -22,7 +22,7 @@ from scripts.stacks.state import State
 MOST_EVENTS = 5  # of the keeper's restorations
 
 
-def main() -> int:
+def main() -> None:
     known = state.require()
     version = find_served_version()
     stack = flavour.stack_of(known)
@@ -61,7 +61,6 @@ def main() -> int:
         _show_shadows(known.http)
     if lost:  # what is open keeps working; nothing more can be opened
         console.note(f"warning: {lost}")
-    return 0
 
 
 def _show_shadows(address: Address) -> None:

@@ -24,7 +24,7 @@ from scripts.server.running import running
 from scripts.settings import pictures
 
 
-def main() -> int:
+def main() -> None:
     pipeline = pipelines.find_asked_pipeline()
     recipe = pipeline.recipe
     asked = find_one(pipeline)
@@ -44,7 +44,6 @@ def main() -> int:
     if silent and silent not in [each.name for each in found if each.where == STEP]:
         console.say(f"{silent} has no span: Triton computes it, between what does")
     console.say(f"trace {trace}; its line: make logs SINCE=1m | grep {trace[:8]}")
-    return 0
 
 
 def find_one(pipeline: Pipeline) -> list[str]:

@@ -7,8 +7,7 @@ from scripts.base import console, lock
 from scripts.server import stop
 
 
-def main() -> int:
+def main() -> None:
     with lock.one_at_a_time():
         stop.stop_server()
         console.note(stop.describe_kept())
-    return 0

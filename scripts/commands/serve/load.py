@@ -16,10 +16,9 @@ from scripts.settings import arguments
 from scripts.stacks import flavour, state
 
 
-def main() -> int:
+def main() -> None:
     with lock.one_at_a_time():
         load()
-    return 0
 
 
 def load() -> None:

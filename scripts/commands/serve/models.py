@@ -13,13 +13,12 @@ from scripts.server.triton.models import Model
 from scripts.stacks import state
 
 
-def main() -> int:
+def main() -> None:
     server = state.require()
     served = models.pipeline()
     known = [each for each in models.index(server) if each.state or each.name in served]
     rows = (make_row(each, server.main) for each in known)
     tables.show("lrll", ("model", "version", "state", "made from"), rows)
-    return 0
 
 
 def make_row(model: Model, main: str) -> tuple[str, str, str, str]:

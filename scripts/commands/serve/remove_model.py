@@ -16,7 +16,7 @@ from scripts.settings import arguments
 from scripts.stacks import state
 
 
-def main() -> int:
+def main() -> None:
     name = arguments.load().name
     require_there(name)
     # Another command may be adding it, removing it, or making it the main one.
@@ -24,7 +24,6 @@ def main() -> int:
         require_there(name)
         remove(pipelines.find_pipeline(name))
     console.note(f"removed: {name}")
-    return 0
 
 
 def require_there(name: str) -> None:

@@ -15,10 +15,9 @@ from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
 
-def main() -> int:
+def main() -> None:
     with lock.one_at_a_time():
         unload()
-    return 0
 
 
 def unload() -> None:

@@ -22,26 +22,26 @@ from scripts.settings.settings import Settings
 from scripts.stacks import state
 
 
-def main() -> int:
+def main() -> None:
     evaluations.require_given()
     own_main.require_a_network(arguments.list_typed())
-    if not arguments.load().model:
+    if arguments.load().model:
+        bring_up_named()
+    else:
         own_main.bring_up(Settings.load())
-        evaluations.remember_given(pipelines.main())
-        return 0
+    evaluations.remember_given(pipelines.find_asked_pipeline())
+
+
+def bring_up_named() -> None:
     if word := next((word for word in own_main.OWN if os.environ.get(word)), None):
         raise UserError(f"MODEL= names a pipeline that is there, and {word}= a new one", "omit one")
     pipeline = pipelines.find_asked_pipeline()
     if pipeline.is_main:
         up.bring_up(Settings.load())
-        evaluations.remember_given(pipeline)
-        return 0
+        return
     settings, known = up.of_the_server(pipeline), state.load()
-    changed = known and list_differing(known, settings)
-    if changed:
+    if known and list_differing(known, settings):
         up.bring_up(settings)
     else:
         running_server(settings)
     up.bring_up_beside(pipeline)
-    evaluations.remember_given(pipeline)
-    return 0

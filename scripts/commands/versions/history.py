@@ -15,7 +15,7 @@ from scripts.server.served import brings_up
 from scripts.stacks import state
 
 
-def main() -> int:
+def main() -> None:
     pipeline = pipelines.find_asked_pipeline()
     holder = lock.find_holder(lock.OF_CHANGES)
     if not holder:  # which has pulled, and may write now what a pull would overwrite
@@ -38,7 +38,6 @@ def main() -> int:
         )
     live = history.serving(events)
     console.note(f"version {live} is live", live=live)
-    return 0
 
 
 def _here(time: str) -> str:

@@ -21,7 +21,7 @@ from scripts.stacks import flavour, state
 OTHERS = ("FROM", "ONNX")
 
 
-def main() -> int:
+def main() -> None:
     pipeline = pipelines.find_asked_pipeline()
     if source := next((os.environ[word] for word in OTHERS if os.environ.get(word)), None):
         call = own_network.describe_publish(pipeline, source)
@@ -51,10 +51,9 @@ def main() -> int:
         if version == serving:
             what = f"nothing changed: {version.describe()} is live"
             console.note(what, version=version.number)
-            return 0
+            return
         shared.push_version(version)
         shared.record(history.PUBLISHED, version.number, "publish", version.what)
         shared.trim(settings.keep_versions, "publish")
     done = f"published: {version.describe()}; next: make rollout{pipeline.option}"
     console.note(done, version=version.number)
-    return 0

@@ -10,7 +10,7 @@ from scripts.repository import history
 from scripts.rollout import rollout
 
 
-def main() -> int:
+def main() -> None:
     with lock.one_at_a_time():
         pipeline = pipelines.find_asked_pipeline()
         up = rollout.find_running_server(pipeline)
@@ -21,4 +21,3 @@ def main() -> int:
                 f"choose one: make rollout{pipeline.option} VERSION=…",
             )
         rollout.switch_to(previous, "rollback", up, judge_labels=False)
-    return 0

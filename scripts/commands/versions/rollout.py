@@ -22,7 +22,7 @@ from scripts.rollout import rollout, shadow
 from scripts.settings import arguments
 
 
-def main() -> int:
+def main() -> None:
     asked = arguments.load()
     with lock.one_at_a_time():
         up = rollout.find_running_server(pipelines.find_asked_pipeline())
@@ -32,11 +32,10 @@ def main() -> int:
                 f"{up.version.describe()} is already live; make a new one with make publish"
                 f"{up.version.pipeline.option}"
             )
-            return 0
+            return
         if asked.shadow:
             seen = shadow.try_unseen(
                 target, up, asked.share or 100, asked.shadow, may_end_early=False
             )
             shadow.require_alike(seen, target, 0 if asked.anyway else up.settings.min_agreement)
         rollout.switch_to(target, "rollout", up, asked.canary, judge_labels=not asked.anyway)
-    return 0

@@ -15,7 +15,7 @@ from scripts.rollout import rollout, shadow
 from scripts.settings import arguments
 
 
-def main() -> int:
+def main() -> None:
     asked = arguments.load()
     with lock.one_at_a_time():
         up = rollout.find_running_server(pipelines.find_asked_pipeline())
@@ -26,4 +26,3 @@ def main() -> int:
                 f"make another with make publish{up.version.pipeline.option}",
             )
         shadow.try_unseen(target, up, asked.share or 10, 60 * asked.minutes, may_end_early=True)
-    return 0

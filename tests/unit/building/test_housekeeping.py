@@ -171,7 +171,7 @@ def test_a_disk_that_is_full_for_temporary_files_too(
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(tempfile._os, "open", is_full)  # type: ignore[attr-defined]
     for failing, said in ((write, "no folder takes temporary files"), (is_full, "no space left")):
-        assert run_guarded(failing) == 1  # type: ignore[arg-type]
+        assert run_guarded(failing) == 1
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith(f"error: {said}") and "make room" in line
         assert re.search(r"disk at \S+ has \d+ MB left", line)
