@@ -191,13 +191,13 @@ class Streams:
         self._each = WithStatus(triton)
         self._keys = keys
         self._stopping = False
+        self._most = limits.in_flight
         self._open: dict[asyncio.Task[None], Admitted] = {}
         self._server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", limits.body_bytes),
                 ("grpc.max_send_message_length", -1),
             ],
-            maximum_concurrent_rpcs=2 * limits.in_flight,  # streams, and single messages
         )
         handlers = {
             METHOD: grpc.stream_stream_rpc_method_handler(self._answer),
@@ -277,6 +277,20 @@ class Streams:
             some = some[:enough]
         self._end(some, busy("its memory is full, and this stream has sent no message for long"))
 
+    def _make_place(self, client: str) -> None:
+        """For one more of this client, by the end of one of the client that has most: of the stream
+        that has sent no message for longest."""
+        there = {task: each for task, each in self._open.items() if not each.refused}
+        if len(there) <= self._most:
+            return
+        count = Counter(each.client for each in there.values())
+        largest, most = count.most_common(1)[0]
+        refused = busy(f"{self._most} streams are open")
+        if count[client] == most:
+            raise refused
+        own = [task for task in there if there[task].client == largest]
+        self._end([min(own, key=lambda task: there[task].since)], refused)
+
     def _end(self, tasks: Iterable[asyncio.Task[None]], refused: Refused) -> None:
         for task in [*tasks]:
             if task in self._open:
@@ -295,6 +309,7 @@ class Streams:
         assert task
         self._open[task] = admitted
         try:
+            self._make_place(admitted.client)
             async for answer in call(aiter(admitted), timeout=context.time_remaining()):
                 admitted.note_answer()
                 await context.write(answer)
@@ -304,7 +319,8 @@ class Streams:
         except grpc.aio.AioRpcError as error:
             await context.abort(error.code(), error.details() or "")
         except Refused as refused:
-            await context.abort(grpc.StatusCode.INTERNAL, str(refused))
+            code = CODES.get(refused.status, grpc.StatusCode.INTERNAL)
+            await context.abort(code, str(refused))
         finally:
             del self._open[task]
         if admitted.refused:

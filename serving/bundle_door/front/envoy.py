@@ -32,8 +32,8 @@ Ports = Mapping[str, int]
 Service = tuple[str, int, Config, Sequence[str]]
 
 # To the HTTP service, which itself says how many requests it takes, and how many whose bodies are
-# on their way; what is far beyond that does not reach it. Health, metrics and the checks of keys
-# always do.
+# on their way; what is far beyond that does not reach it, nor what takes streams. Health, metrics
+# and the checks of keys always do.
 MOST_CONNECTIONS, MORE = 4096, 64
 HTTP1: Config = {"http_protocol_options": {}}
 # Envoy takes each answer at once, whether its client reads it or not: what is left behind would
@@ -178,7 +178,7 @@ def list_services(folder: Path, limits: Limits, processes: int) -> list[Service]
         *([any_of_them] if others else []),
         ("beside", MOST_CONNECTIONS, HTTP1, [str(http)]),
         ("triton", limits.in_flight, HTTP2_OF_FEW, [str(folder / sockets.GRPC)]),
-        ("streams", limits.in_flight, HTTP2, [str(folder / sockets.STREAMS)]),
+        ("streams", limits.in_flight + MORE, HTTP2, [str(folder / sockets.STREAMS)]),
         ("singles", limits.in_flight, HTTP2_OF_FEW, [str(folder / sockets.STREAMS)]),
     ]
 

@@ -11,6 +11,7 @@ import pytest
 from bundle_door.access import key_file
 from bundle_door.access.key_file import Client
 from bundle_door.access.keys import Keys
+from bundle_door.answers import Refused
 from bundle_door.door import MOST_BYTES, watch_memory
 from bundle_door.limits import Limits, Load
 from bundle_door.streams import Admitted, Streams
@@ -91,6 +92,33 @@ def test_no_more_streams_end_than_make_room(tmp_path: Path, held: list[int], end
         streams.end_some()
         gone = [each.client for each in streams._open.values() if each.refused]
         assert gone == ended * ["most"]
+        for task in streams._open:
+            task.cancel()
+
+    asyncio.run(check())
+
+
+def test_a_client_with_many_streams_keeps_out_nobody_else(tmp_path: Path) -> None:
+    async def check() -> None:
+        limits, nobody = Limits(in_flight=8), AsyncMock()
+        streams = Streams(Triton(tmp_path, 1), tmp_path / "socket", limits, None, nobody)
+
+        def open_one(client: str, since: float) -> Mock:
+            opened = Mock(client=client, since=since, refused=None)
+            streams._open[asyncio.create_task(asyncio.sleep(60))] = opened
+            streams._make_place(client)
+            return opened
+
+        few = [open_one("few", 0.0) for _ in range(2)]
+        most = [open_one("most", since) for since in (3.0, 1.0, 2.0, 4.0, 5.0, 6.0)]
+        with pytest.raises(Refused, match="8 streams are open"):
+            open_one("most", 7.0)
+        streams._open.popitem()  # as it is answered
+        few += [open_one("few", 8.0), open_one("few", 9.0)]
+        assert [each.since for each in most if each.refused] == [1.0, 2.0]
+        with pytest.raises(Refused):  # each has half of them
+            open_one("few", 10.0)
+        assert not any(each.refused for each in few)
         for task in streams._open:
             task.cancel()
 
