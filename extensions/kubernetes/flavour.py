@@ -18,8 +18,5 @@ ABOUT = "kubernetes: as cpu, in pods of a cluster (`make cluster-up`)."
 def make_stack(settings: Settings) -> KubernetesStack:
     from extensions.kubernetes import where
     from extensions.kubernetes.stack import KubernetesStack
-    from scripts.rollout.servers import Servers
 
-    stack = KubernetesStack(where.settle(settings))
-    stack.many = Servers(stack)
-    return stack
+    return KubernetesStack(where.settle(settings))

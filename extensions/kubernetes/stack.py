@@ -29,11 +29,11 @@ from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.repository import live
 from scripts.rollout import proofs
+from scripts.rollout.servers import Servers
 from scripts.stacks import certificates, state
 from scripts.stacks.engine import open_log
 from scripts.stacks.many_servers import (
     SERVER,
-    ManyServers,
     Progress,
     Room,
     Task,
@@ -50,7 +50,7 @@ RELAY_S = 20
 KEPT = ("PersistentVolumeClaim",)
 
 
-class KubernetesStack(ManyServers):
+class KubernetesStack(Servers):
     flavour = "kubernetes"
     # What this command has put on the claim.
     _placed = ""
@@ -174,7 +174,7 @@ class KubernetesStack(ManyServers):
         self.wait_until_settled(known.fingerprint)
         self._require_relay()
 
-    def scale(self, known: State, replicas: int) -> None:
+    def start_or_stop(self, known: State, replicas: int) -> None:
         self._require_room(replicas)
         objects = applied.scale(_require_deployed(known), replicas)
         self._apply(objects)

@@ -17,8 +17,5 @@ ABOUT = "swarm: as cpu, on the nodes of a Docker Swarm (`make swarm-up`)."
 
 def make_stack(settings: Settings) -> SwarmStack:
     from extensions.swarm.stack import SwarmStack
-    from scripts.rollout.servers import Servers
 
-    stack = SwarmStack(settings)
-    stack.many = Servers(stack)
-    return stack
+    return SwarmStack(settings)

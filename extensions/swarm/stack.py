@@ -32,13 +32,13 @@ from scripts.base.errors import UserError
 from scripts.base.paths import MARK, ROOT
 from scripts.repository import live, place
 from scripts.rollout import proofs
+from scripts.rollout.servers import Servers
 from scripts.stacks import admin_key, exposure, memory, state
 from scripts.stacks.engine import last_line, open_log, require_done
 from scripts.stacks.many_servers import (
     LOG_S,
     TRIES,
     USUAL_REPLICAS,
-    ManyServers,
     Progress,
     Room,
     Task,
@@ -68,7 +68,7 @@ LEAVE_S = 60
 HAND_OVER = "hand it over (make swarm-load NODES=ssh://user@node), or push it (make images PUSH=…)"
 
 
-class SwarmStack(ManyServers):
+class SwarmStack(Servers):
     flavour = "swarm"
 
     def prepare(self) -> None:
@@ -231,7 +231,7 @@ class SwarmStack(ManyServers):
                     raise self.refuse(wanted.fingerprint, "it does not start")
                 time.sleep(0.5)
 
-    def scale(self, known: State, replicas: int) -> None:
+    def start_or_stop(self, known: State, replicas: int) -> None:
         if not replicas:
             raise UserError("a swarm has one server at least", "make swarm-down ends them all")
         self._require_room(replicas)

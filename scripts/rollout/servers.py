@@ -21,11 +21,12 @@ from scripts.stacks.many_servers import ManyServers
 from scripts.stacks.state import State
 
 
-class Servers:
-    """As scripts/stacks/stack.py wants it."""
+class Servers(ManyServers):
+    """As scripts/stacks/stack.py wants many to be."""
 
-    def __init__(self, stack: ManyServers) -> None:
-        self._stack = stack
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.many = self
 
     def list_pipelines(self, settings: Settings, version: Version) -> dict[str, int]:
         """The main one, and what the last server had loaded. A failure there does not affect the
@@ -47,45 +48,39 @@ class Servers:
         settings, ensemble = server.settings_at_start, version.pipeline.ensemble
         self._prove(settings, version, layout(settings.fill_from(version.settings), CPU))
         loads = server.pipelines | {ensemble: version.number}
-        wanted = with_pipelines(self._stack, server, loads)
+        wanted = with_pipelines(self, server, loads)
         if wanted != server:
-            self._stack.start(wanted)
+            self.start(wanted)
         loaded_beside.remember(ensemble)
         return wanted
 
     def unload(self, server: State, ensemble: str) -> None:
         if ensemble in server.pipelines:
             left = {name: number for name, number in server.pipelines.items() if name != ensemble}
-            self._stack.start(with_pipelines(self._stack, server, left))
+            self.start(with_pipelines(self, server, left))
         loaded_beside.forget(ensemble)
 
     def find_addresses(self, server: State) -> dict[str, Address]:
         """Of each server that is reached, by its name."""
         found = {}
-        for task in self._stack.servers():
+        for task in self.servers():
             if not task.runs:
                 continue
             with suppress(OSError):
-                address = self._stack.find_address(server, task.address)
+                address = self.find_address(server, task.address)
                 found[f"{task.name}@{task.node}"] = address
         return found
 
-    def go_back(self, server: State) -> None:
-        self._stack.go_back(server)
-
     def make_switch(self, running: Up, proved: Proved) -> FleetSwitch:
         proofs.write(proved.new, proved.answers)
-        fleet = Fleet(self._stack, running.server, running.version, proved.new)
+        fleet = Fleet(self, running.server, running.version, proved.new)
         return FleetSwitch(fleet, running, proved)
 
     def scale(self, server: State, replicas: int) -> None:
-        self._stack.scale(server, replicas)
-        on = Counter(task.node for task in self._stack.servers() if task.runs)
+        self.start_or_stop(server, replicas)
+        on = Counter(task.node for task in self.servers() if task.runs)
         spread = ", ".join(f"{count} on {node}" for node, count in sorted(on.items()))
         console.note(f"servers: {spread or 'none'}")
-
-    def show(self) -> None:
-        self._stack.show()
 
     def _prove(self, settings: Settings, version: Version, how: Layout) -> None:
         """On this machine, and notes what was answered."""
@@ -94,5 +89,5 @@ class Servers:
             console.note(f"proving {version.title} here, before the servers prove themselves")
             limit, target = settings.start_timeout, partial(lay_out, version, how)
             made = version.workspace
-            _, answers = engines.prove_served(self._stack, limit, how, pipeline, made, target)
+            _, answers = engines.prove_served(self, limit, how, pipeline, made, target)
             proofs.write(version, answers)

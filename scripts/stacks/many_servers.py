@@ -132,7 +132,7 @@ class ManyServers(DockerStack):
         wait for a server that replaces one that fails."""
 
     @abstractmethod
-    def scale(self, known: State, replicas: int) -> None: ...
+    def start_or_stop(self, known: State, replicas: int) -> None: ...
 
     @abstractmethod
     def find_address(self, known: State, address: str) -> Address:
