@@ -44,18 +44,17 @@ function numbers(text, columns, width) {
   const between = BETWEEN.find(each => text.includes(each)) ?? ",";
   const lines = text.split(/\r?\n/).map((line, at) => ({ at: at + 1, cells: cellsOf(line, between) }))
     .filter(({ cells }) => cells.some(Boolean));
-  let places = null;
+  let places = [...Array(width).keys()], most = width;
   // Columns of pandas are called by numbers, if nobody gives them names.
   const isHeader = ({ cells }) => !cells.every(each => isNumber(each, between)) || columns.length && columns.every(name => cells.includes(name));
   if (lines.length && isHeader(lines[0])) {
     const { cells: header } = lines.shift();
-    if (columns.length) places = columns.map(name => placeOf(name, header, columns));
+    if (columns.length) [places, most] = [columns.map(name => placeOf(name, header, columns)), header.length];
   }
   if (!lines.length) throw new Refusal("There are no rows", "Give one row per line.");
   return lines.map(({ at, cells }) => {
-    if (places ? Math.max(...places) >= cells.length : cells.length !== width)
-      throw new Refusal(`Line ${at}: ${cells.length} numbers`, `Give ${places?.length ?? width} in each line.`);
-    return (places ? places.map(place => cells[place]) : cells).map(each => {
+    if (cells.length !== most) throw new Refusal(`Line ${at}: ${cells.length} cells`, `Give ${most} in each line.`);
+    return places.map(place => cells[place]).map(each => {
       if (!isNumber(each, between)) throw new Refusal(`Line ${at}: “${each}” is not a number`, "Give numbers alone.");
       return numberOf(each, between);
     });
@@ -67,7 +66,9 @@ function placeOf(name, header, columns) {
   return header.indexOf(name);
 }
 
-const cellsOf = (line, between) => line.split(between).map(cell => cell.trim().replace(/^"(.*)"$/, "$1").trim());
+// Not where it is inside quotes, which an even number of them would follow.
+const cellsOf = (line, between) => line.split(new RegExp(`${between}(?=(?:[^"]*"[^"]*")*[^"]*$)`))
+  .map(cell => cell.trim().replace(/^"(.*)"$/, "$1").trim());
 const numberOf = (cell, between) =>
   MISSING.includes(cell.toLowerCase()) ? NaN : Number(between === "," ? cell : cell.replace(",", "."));
 const isNumber = (cell, between) => MISSING.includes(cell.toLowerCase()) || !Number.isNaN(numberOf(cell, between));
