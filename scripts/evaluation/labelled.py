@@ -162,7 +162,8 @@ def read_rows(path: Path) -> list[Mapping[str, str]]:
                 f"{path.name}, row {number}, has {len(line)} columns and not {len(lines[0])}",
                 "put quotes around what contains a separator",
             )
-    return [dict(zip(lines[0], map(str.strip, line), strict=True)) for line in lines[1:]]
+    header, *rest = ([*map(str.strip, line)] for line in lines or [[]])
+    return [dict(zip(header, line, strict=True)) for line in rest]
 
 
 def _as_texts(row: Mapping[str, object]) -> dict[str, str]:
@@ -203,10 +204,10 @@ def _numbers(labels: set[str], classes: Sequence[str]) -> dict[str, int]:
         if not all(label.isdecimal() for label in order):
             return {label: number for number, label in enumerate(order)}
     exact, alike = (_unambiguous(map(way, classes)) for way in (str, _simplify))
-    found = {}
+    found, are_names = {}, any(re.fullmatch(r"[-.\d]+", name) for name in classes)
     for label in labels:
         number = exact.get(label, alike.get(_simplify(label)))
-        if number is None and label.isdecimal() and int(label) < len(classes):
+        if number is None and label.isdecimal() and int(label) < len(classes) and not are_names:
             number = int(label)
         if number is not None:
             found[label] = number

@@ -54,6 +54,14 @@ def classes_of(labelled: Labelled, classes: Any = BIRDS) -> list[int]:
     return [int(each) for each in match_classes(labelled, classes, "birds")]
 
 
+def test_a_number_that_is_a_name_is_no_place(tmp_path: Path) -> None:
+    found = read_texts(write(tmp_path / "val.csv", "text,label\na,1\nb,2\n"))
+    assert classes_of(found) == [1, 2] and classes_of(found, ("1", "2", "3")) == [0, 1]
+    for classes in (("2", "3", "4"), ("1.0", "2.0", "3.0")):
+        with pytest.raises(UserError, match="does not know: 1"):
+            classes_of(found, classes)
+
+
 @pytest.fixture
 def folders(tmp_path: Path) -> Path:
     """As torchvision's ImageFolder reads it."""
