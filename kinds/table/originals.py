@@ -16,6 +16,7 @@ OPSET = 15
 # Data alone, which skops nevertheless takes only if it is told to: a forged tree can crash its
 # reader, and do no more.
 OF_DATA = (
+    "numpy.dtype",  # of an imputer
     "sklearn.tree._tree.Tree",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
@@ -29,7 +30,6 @@ class Original:
     width: int  # how many numbers it takes
     columns: Sequence[str]  # their names; none if it has none
     classes: Sequence[str]  # none if it gives a value
-    takes_missing: bool
     _model: Any
 
     def predict(self, rows: NDArray[np.float32]) -> NDArray[Any]:
@@ -68,8 +68,6 @@ def _unreadable(path: Path, fault: object) -> UserError:
 
 
 class OfXgboost(Original):
-    takes_missing = True
-
     def __init__(self, path: Path) -> None:
         import xgboost
 
@@ -118,7 +116,6 @@ class OfLightgbm(Original):
         self.columns = () if names == [f"Column_{n}" for n in range(self.width)] else names
         described = self._model.dump_model()
         objective = described.get("objective", "").partition(" ")[0]
-        self.takes_missing = '"missing_type": "NaN"' in json.dumps(described)
         count = described["num_class"]
         is_classifier = objective in ("binary", "multiclass", "multiclassova")
         self.classes = [*map(str, range(max(2, count)))] if is_classifier else ()
@@ -151,8 +148,6 @@ class _Silent:
 
 
 class OfScikitLearn(Original):
-    takes_missing = False  # its trees do, and lose it as ONNX
-
     def __init__(self, path: Path) -> None:
         import skops.io
         from sklearn.base import is_classifier, is_regressor

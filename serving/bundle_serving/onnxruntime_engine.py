@@ -23,6 +23,11 @@ def runs(network: Path) -> bool:
     )
 
 
+def takes_missing(network: Path) -> bool:
+    """Rows in which numbers are missing."""
+    return bool(_describe(network.with_name("manifest.json")).get("onnx", {}).get("missing", True))
+
+
 def _describe(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text()))

@@ -83,6 +83,35 @@ def test_a_request_of_too_many_tokens_fails_alone(tmp_path: Path) -> None:
         assert one.error and not other.error
 
 
+@pytest.mark.parametrize("takes_missing", [True, False])
+def test_a_row_in_which_a_number_is_missing_fails_alone(
+    tmp_path: Path, takes_missing: bool
+) -> None:
+    (tmp_path / "1").mkdir()
+    described = {"engine": "onnxruntime", "missing": takes_missing}
+    (tmp_path / "1" / "manifest.json").write_text(json.dumps({"onnx": described}))
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, 2]) for name in "ab"]
+    graph = helper.make_graph([helper.make_node("Neg", ["a"], ["b"])], "rows", ends[:1], ends[1:])
+    versions = [helper.make_opsetid("", 15)]
+    network = helper.make_model(graph, opset_imports=versions, ir_version=8)
+    save(network, tmp_path / "1" / "model.onnx")
+    sizes = {"max_batch_size": 8, "parameters": {}}
+    ends_of = {
+        side: [{"name": name, "dims": ["2"]}]
+        for side, name in zip(("input", "output"), "ab", strict=True)
+    }
+    args = {"model_config": json.dumps(sizes | ends_of), "model_repository": str(tmp_path)}
+    with program(ROOT / "serving" / "bundle_serving" / "backends" / "onnxruntime", []) as module:
+        model = module.TritonPythonModel()
+        model.initialize({**args, "model_name": "rows", "model_version": "1"})
+        rows = (np.array([row], np.float32) for row in ([1, np.nan], [1, 2]))
+        one, other = model.execute([Asked(a=Tensor("a", row)) for row in rows])
+    assert not other.error and bool(one.error) != takes_missing
+    assert takes_missing or (
+        one.error.code == "INVALID_ARG" and "a number is missing (NaN)" in str(one.error)
+    )
+
+
 def test_a_request_of_too_many_rows_fails_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import xgboost
 from numpy.typing import NDArray
-from sklearn import ensemble, linear_model, neural_network, pipeline, preprocessing, svm
+from sklearn import ensemble, impute, linear_model, neural_network, pipeline, preprocessing, svm
 
 from bundle_serving import onnxruntime_engine
 from kinds.table.export import Table, export
@@ -108,6 +108,47 @@ def test_it_answers_as_in_its_framework(save: Saved, values: int, tmp_path: Path
     given = onnxruntime_engine.Engine(out / "model.onnx", 1).only_output({INPUT: kept[INPUT]})
     np.testing.assert_allclose(np.asarray(given, np.float32), kept["scores"], rtol=1e-3, atol=1e-3)
     assert why_export(out, spec) is None
+
+
+MISSING = {
+    "XGBoost": (of_xgboost(ROWS, KINDS, **THREE), True),
+    "LightGBM that knows some": (
+        of_lightgbm(SOME_MISSING, KINDS, objective="multiclass", num_class=3),
+        True,
+    ),
+    "LightGBM, which takes zeros for them": (
+        of_lightgbm(ROWS, VALUES, objective="regression"),
+        True,
+    ),
+    "histograms": (
+        of_scikit_learn(ensemble.HistGradientBoostingClassifier(max_iter=5), NAMES),
+        True,
+    ),
+    "an imputer": (
+        of_scikit_learn(
+            pipeline.make_pipeline(impute.SimpleImputer(), linear_model.LogisticRegression()),
+            NAMES,
+            SOME_MISSING,
+        ),
+        True,
+    ),
+    "a forest, which loses them as ONNX": (
+        of_scikit_learn(ensemble.RandomForestClassifier(5), NAMES, SOME_MISSING),
+        False,
+    ),
+    "boosted, which takes none": (
+        of_scikit_learn(ensemble.GradientBoostingRegressor(n_estimators=5), VALUES),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("save", "takes"), MISSING.values(), ids=MISSING)
+def test_whether_it_takes_empty_cells(save: Saved, takes: bool, tmp_path: Path) -> None:
+    export(Table(save(tmp_path)), tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    asked = np.load(tmp_path / "out" / "reference.npz")[INPUT]
+    assert manifest["onnx"]["missing"] == np.isnan(asked).any() == takes
 
 
 REFUSED = {

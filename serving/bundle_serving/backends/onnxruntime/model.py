@@ -4,10 +4,12 @@ or model.xml, its own."""
 import json
 from functools import partial
 
+import numpy as np
+
 from bundle_serving import work
 from bundle_serving.identity import identity
 from bundle_serving.networks import network_in
-from bundle_serving.onnxruntime_engine import load_engine
+from bundle_serving.onnxruntime_engine import load_engine, takes_missing
 from bundle_serving.repeated import Repeated, may_be_repeated
 from bundle_serving.step_reports import remark_scores, reported, rows_of
 from bundle_serving.triton import (
@@ -37,6 +39,7 @@ class TritonPythonModel:
         named = folder / (config.get("default_model_filename") or "")
         network = named if named.is_file() else network_in(folder)
         self.engine = load_engine(network, threads)
+        self.takes_missing = takes_missing(network)
         self.engine.require(config)
         give_way_if_unseen(args)
         self.repeated = Repeated()
@@ -53,6 +56,8 @@ class TritonPythonModel:
         """Whoever asks the network itself has not passed the step before it."""
         if TOKENS in self.inputs:
             return work.too_many_tokens(*array(request, TOKENS).shape)
+        if not self.takes_missing and np.isnan(array(request, self.inputs[0])).any():
+            return "a number is missing (NaN), which this model does not take; send all numbers"
         return self.rows.too_many(rows_of(request))
 
     def together(self, requests):
