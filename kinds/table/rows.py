@@ -30,15 +30,16 @@ def read(path: Path, columns: Sequence[str], width: int) -> Rows:
     except (OSError, UnicodeDecodeError, csv.Error) as fault:
         raise UserError(f"cannot read {path} ({fault})", "name a CSV file") from None
     places: Sequence[int] = range(width)
+    cells = width
     header = [cell.strip() for cell in lines[0][1]] if lines else []
     # Columns of pandas are called by numbers, if nobody gives them names.
     if (columns and {*columns} <= {*header}) or not all(map(_is_number, header)):
         del lines[0]
         if columns:
-            places = _places(path, header, columns)
+            places, cells = _places(path, header, columns), len(header)
     if not lines:
         raise UserError(f"{path} has no rows", "give one row per line")
-    return np.stack([_row(path, *line, places) for line in lines])
+    return np.stack([_row(path, *line, places, cells) for line in lines])
 
 
 def _places(path: Path, header: Sequence[str], columns: Sequence[str]) -> list[int]:
@@ -49,20 +50,19 @@ def _places(path: Path, header: Sequence[str], columns: Sequence[str]) -> list[i
     return [header.index(name) for name in columns]
 
 
-def _row(path: Path, number: int, cells: Sequence[str], places: Sequence[int]) -> Rows:
-    if max(places) >= len(cells) or (isinstance(places, range) and len(places) != len(cells)):
-        raise UserError(
-            f"{path}, line {number}: {len(cells)} numbers", f"give {len(places)} in each line"
-        )
+def _row(path: Path, number: int, line: Sequence[str], places: Sequence[int], cells: int) -> Rows:
+    if len(line) != cells:  # a comma too many would move all numbers that follow
+        raise UserError(f"{path}, line {number}: {len(line)} cells", f"give {cells} in each line")
     try:
-        with np.errstate(over="raise"):
-            return np.array([_number(cells[place]) for place in places], np.float32)
-    except FloatingPointError:
-        raise UserError(
-            f"{path}, line {number}: a number beyond float32", "give none beyond 3.4e38"
-        ) from None
+        with np.errstate(over="ignore"):  # infinity, which is refused
+            found = np.array([_number(line[place]) for place in places], np.float32)
     except ValueError as fault:
         raise UserError(f"{path}, line {number}: {fault}", "give numbers alone") from None
+    if np.isinf(found).any():
+        raise UserError(
+            f"{path}, line {number}: a number beyond float32", "give none beyond 3.4e38"
+        )
+    return found
 
 
 def _number(cell: str) -> float:
@@ -91,17 +91,17 @@ def read_labelled(path: Path, columns: Sequence[str], width: int) -> Labelled:
             f"{path.name} does not say which column has the classes", "call it target in its header"
         )
     known = columns or [name for name in header if name not in target]
-    places = _places(path, header, known)
+    if len(known) != width:
+        raise UserError(f"{path.name} has {len(known)} numbers in a row", f"give {width}")
     items = []
     for number, row in enumerate(found, 1 if path.suffix == ".jsonl" else 2):
-        numbers = _row(path, number, [*row.values()], places)
-        items.append(Item(f"line {number}", row[target[0]], json.dumps(numbers.tolist())))
-    if len(places) != width:
-        raise UserError(f"{path.name} has {len(places)} numbers in a row", f"give {width}")
+        places = _places(path, [*row], known)  # lines of JSON may have an order each
+        numbers = _row(path, number, [*row.values()], places, len(row))
+        items.append(Item(f"line {number}", row.get(target[0], ""), json.dumps(numbers.tolist())))
     return Labelled(items)
 
 
-def draw_rows(graph: Any, width: int, count: int, some_missing: bool) -> Rows:
+def draw_rows(graph: Any, width: int, count: int) -> Rows:
     """Between the thresholds that trees have for a column, and beyond the outermost; where there
     are none, around what a scaler takes for the middle."""
     random = np.random.default_rng(0)
@@ -112,10 +112,15 @@ def draw_rows(graph: Any, width: int, count: int, some_missing: bool) -> Rows:
         beyond = max(1.0, float(np.abs(thresholds).max())) / 2
         choices = [thresholds[0] - beyond, *between, thresholds[-1] + beyond]
         found[:, column] = random.choice(choices, count)
-    if some_missing:
-        found[::4][random.random((len(found[::4]), width)) < 0.3] = math.nan
     rows: Rows = found.astype(np.float32)
     return rows
+
+
+def leave_some_out(rows: Rows) -> Rows:
+    """Of every fourth row some numbers are missing."""
+    found = rows.copy()
+    found[::4][np.random.default_rng(0).random(found[::4].shape) < 0.3] = math.nan
+    return found
 
 
 def _find_scales(graph: Any, width: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -140,6 +145,6 @@ def _thresholds(graph: Any) -> dict[int, NDArray[Any]]:
             given["nodes_modes"].strings,
             strict=True,
         ):
-            if mode != b"LEAF":
+            if mode != b"LEAF" and math.isfinite(value):  # infinite: what is missing, or not
                 found.setdefault(column, set()).add(value)
     return {column: np.array(sorted(values)) for column, values in found.items()}

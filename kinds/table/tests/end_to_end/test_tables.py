@@ -73,7 +73,7 @@ def ask_on_the_page(own: Project, rows: Path, expected: NDArray[np.float32], scr
             page.until_answered(tab, count)
             if count < 4:
                 assert tab.text(".answer tbody") == "\t".join(["1", *lines[0][1:]])
-        assert tab.text(".answer .error") == "Line 1: 2 numbers.\nGive 3 in each line."
+        assert tab.text(".answer .error") == "Line 1: 2 cells.\nGive 3 in each line."
         for dark in (False, True):
             tab.look(dark=dark)
             assert axe.violations(tab, axe.script()) == []
@@ -88,7 +88,7 @@ def test_what_cannot_be_served_leaves_nothing(own: Project, tmp_path: Path) -> N
     (tmp_path / "model.pkl").touch()
     for given, cause in (
         ({"FROM": "model.pkl"}, "is a pickle, which runs code"),
-        ({"FROM": "flowers.json", "SAMPLES": str(tmp_path / "few.csv")}, "line 1: 2 numbers"),
+        ({"FROM": "flowers.json", "SAMPLES": str(tmp_path / "few.csv")}, "line 1: 2 cells"),
         ({"FROM": "flowers.json", "WEIGHTS": "random"}, "is already a complete model; omit"),
     ):
         words = given | {"FROM": str(tmp_path / given["FROM"])}

@@ -40,6 +40,7 @@ def csv(folder: Path, text: str) -> Path:
         ("3,4\n1,2\n", ("0", "1"), [[3, 4], [1, 2]]),
         ("1,\nNA,nan\n", COLUMNS, [[1, np.nan], [np.nan, np.nan]]),
         ("\ufeffpetal,sepal\n1,2e3\n", COLUMNS, [[1, 2000]]),
+        ('note,petal,sepal\n"red, dark",1,2\n', COLUMNS, [[1, 2]]),
     ],
 )
 def test_rows_that_are_read(
@@ -55,6 +56,7 @@ def test_rows_that_are_read(
         ("sepal,species,petal\n2,iris,1\n,rose,3\n", COLUMNS),
         ("a,b,flower\n1,2,iris\n3,,rose\n", ()),
         ("class;a;b\niris;1;2\nrose;3;\n", ()),
+        ("petal, sepal, target\n1, 2, iris\n3, , rose\n", COLUMNS),
     ],
 )
 def test_labelled_rows(tmp_path: Path, text: str, columns: tuple[str, ...]) -> None:
@@ -77,6 +79,21 @@ def test_labelled_rows_that_are_refused(tmp_path: Path, text: str, cause: str) -
         rows.read_labelled(csv(tmp_path, text), COLUMNS, 2)
 
 
+def test_each_line_of_json_has_an_order_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    lines = ['{"petal": 1, "sepal": 2, "target": 0}', '{"target": 1, "sepal": 4, "petal": 3}']
+    path.write_text("\n".join(lines))
+    for columns in (COLUMNS, ()):
+        items = rows.read_labelled(path, columns, 2).items
+        assert [(each.label, each.source) for each in items] == [
+            ("0", "[1.0, 2.0]"),
+            ("1", "[3.0, 4.0]"),
+        ]
+    path.write_text(lines[0] + '\n{"petal": 3, "target": 1}\n')
+    with pytest.raises(UserError, match="has no column sepal"):
+        rows.read_labelled(path, COLUMNS, 2)
+
+
 def test_a_line_of_json_is_named_by_its_number(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"petal": 1, "sepal": "red", "target": "iris"}\n')
@@ -90,9 +107,11 @@ def test_a_line_of_json_is_named_by_its_number(tmp_path: Path) -> None:
         ("", "has no rows"),
         ("petal,sepal\n", "has no rows"),
         ("petal,colour\n1,2\n", "has no column sepal"),
-        ("1,2\n3\n", "line 2: 1 numbers"),
-        ("1,2,3\n", "line 1: 3 numbers"),
+        ("1,2\n3\n", "line 2: 1 cells"),
+        ("1,2,3\n", "line 1: 3 cells"),
         ("1,2\n-1e39,2\n", "line 2: a number beyond float32"),
+        ("1,2\n1,inf\n", "line 2: a number beyond float32"),
+        ("petal,sepal,colour\n1,5,2,red\n", "line 2: 4 cells"),
         ("petal,sepal\n1,red\n", "line 2: could not convert string to float: 'red'"),
     ],
 )
@@ -137,10 +156,9 @@ def tree() -> Any:
 
 
 def test_the_graph_that_is_served(tmp_path: Path) -> None:
-    drawn = rows.draw_rows(tree().graph, 2, 64, some_missing=True)
-    missing = np.isnan(drawn).any(axis=1)
+    drawn = rows.draw_rows(tree().graph, 2, 64)
     # On both sides of the threshold, and not on it.
-    assert missing.any() and {*drawn[~missing][:, 1]} == {2.5, 7.5}
+    assert {*drawn[:, 1]} == {2.5, 7.5} and np.isnan(rows.leave_some_out(drawn)).any()
     path = tmp_path / "model.onnx"
     save(conversions.with_one_output(tree(), 2), path)
     assert not onnxruntime_engine.runs(path)
@@ -187,7 +205,7 @@ def test_a_recipe_of_a_table(tmp_path: Path) -> None:
     assert made.set_engine(whole, CPU) and step.model_name == "flowers_onnx"
     assert whole.output[0].label_filename == "labels.txt" and not plain.output[0].label_filename
     made.require_asked([str(csv(tmp_path, "1,2\n"))], {})
-    with pytest.raises(UserError, match="3 numbers"):
+    with pytest.raises(UserError, match="3 cells"):
         made.require_asked([str(csv(tmp_path, "1,2,3\n"))], {})
 
 
