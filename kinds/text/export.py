@@ -9,6 +9,7 @@ manifest.json. Installed atomically.
 """
 
 import copy
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ def export(spec: Classifier, out: Path) -> None:
     if "accuracy" in classifier.notes:
         notes = classifier.notes
         tell(f"  right on {notes['accuracy']:.1%} of {notes['sentences']} unseen sentences")
-    _refuse_what_does_not_fit(classifier, spec)
+    refuse_what_does_not_fit(classifier, spec)
     bound = BOUNDS[spec.precision]
     with files.whole_folder(out) as draft:
         with step("exporting to ONNX"):
@@ -80,18 +81,20 @@ def export(spec: Classifier, out: Path) -> None:
         write_manifest(draft, spec.identity(), {"labels": classifier.labels}, check)
 
 
-def _refuse_what_does_not_fit(classifier: Any, spec: Classifier) -> None:
+def refuse_what_does_not_fit(classifier: Any, spec: Classifier) -> None:
+    from kinds.text.serving.texts import MULTIPLE
+
     if classifier.labels != list(spec.labels):
         raise UserError(
             f"the classifier's labels are {', '.join(classifier.labels)}, and the recipe's "
             f"{', '.join(spec.labels)}",
             "put the classifier's labels into the recipe",
         )
-    if classifier.longest < spec.longest:
+    if classifier.longest < (filled := math.ceil(spec.longest / MULTIPLE) * MULTIPLE):
         raise UserError(
-            f"the classifier takes {classifier.longest} tokens, fewer than the recipe's "
-            f"max_seq_len, {spec.longest}",
-            "lower it in the recipe",
+            f"the classifier takes {classifier.longest} tokens, fewer than the {filled} to which "
+            f"texts of the recipe's max_seq_len, {spec.longest}, are filled up",
+            f"lower it in the recipe, to {classifier.longest // MULTIPLE * MULTIPLE} at most",
         )
 
 

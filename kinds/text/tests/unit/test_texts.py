@@ -1,12 +1,15 @@
 """Texts become tokens, and scores become labels."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
+from kinds.text.export import Classifier, refuse_what_does_not_fit
 from kinds.text.serving.texts import TextError, TextRecipe, to_labels, to_texts, to_tokens
+from scripts.base.errors import UserError
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "not", "judge", ":"]
 
@@ -52,6 +55,15 @@ def test_texts_of_one_request_are_padded_to_the_longest(tokenizer: Tokenizer) ->
 def test_what_is_too_long_is_cut_and_keeps_its_end_mark(tokenizer: Tokenizer) -> None:
     ids = to_tokens(["bad " * 25_000], tokenizer)["INPUT_IDS"]
     assert ids.shape == (1, 32) and ids[0, -1] == 3
+
+
+def test_what_texts_are_filled_up_to_must_fit_too() -> None:
+    classifier = SimpleNamespace(labels=["no", "yes"], longest=130)
+    refuse_what_does_not_fit(classifier, Classifier("a", 128, ("no", "yes")))
+    for longest in (129, 130):
+        with pytest.raises(UserError, match=f"than the 136 to .*, {longest}, are") as refused:
+            refuse_what_does_not_fit(classifier, Classifier("a", longest, ("no", "yes")))
+        assert "to 128 at most" in refused.value.remedy
 
 
 def test_the_task_stands_before_the_text(tokenizer: Tokenizer) -> None:
