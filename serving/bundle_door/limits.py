@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bundle_door.answers import RETRY_SOON, Refused
-from bundle_door.settings import BODY_MB, IN_FLIGHT, MOST_PROCESSES
+from bundle_door.settings import BODY_MB, IN_FLIGHT, MOST_MESSAGE_MB, MOST_PROCESSES
 from bundle_serving.process.cores import map_shared
 
 MEGABYTE = 1_000_000
@@ -51,7 +51,7 @@ def room_for(body_bytes: int) -> int:
 
 @dataclass(frozen=True)
 class Limits:
-    # A request's body, as sent and as decompressed; over gRPC a message.
+    # A request's body, as sent and as decompressed.
     body_bytes: int = BODY_MB * MEGABYTE
     # Of all requests that are being answered, and of all whose bodies are on their way.
     in_flight: int = IN_FLIGHT
@@ -63,6 +63,11 @@ class Limits:
     answer_s: float = 60
     arrival_s: float = 60
     idle_s: float = 300
+
+    @property
+    def message_bytes(self) -> int:
+        """Over gRPC."""
+        return min(self.body_bytes, MOST_MESSAGE_MB * MEGABYTE)
 
 
 class Counts:

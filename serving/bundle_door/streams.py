@@ -195,7 +195,7 @@ class Streams:
         self._open: dict[asyncio.Task[None], Admitted] = {}
         self._server = grpc.aio.server(
             options=[
-                ("grpc.max_receive_message_length", limits.body_bytes),
+                ("grpc.max_receive_message_length", limits.message_bytes),
                 ("grpc.max_send_message_length", -1),
             ],
         )

@@ -16,10 +16,11 @@ from typing import Any, cast
 
 import pytest
 
+from bundle_door import streams
 from bundle_door.__main__ import arguments, read_options
 from bundle_door.answers import Answer, Refused
 from bundle_door.documents import add_cards, documents, find_own_cards
-from bundle_door.front import envoy, methods
+from bundle_door.front import arrivals, envoy, methods
 from bundle_door.given import Given
 from bundle_door.http_process import keep_log_short
 from bundle_door.limits import (
@@ -39,7 +40,7 @@ from bundle_door.paths.plain import AT_ONCE, PlainQuestions, top_of, why
 from bundle_door.paths.routes import open_to_all
 from bundle_door.requests import Note, Request
 from bundle_door.service import Service, encode_answer
-from bundle_door.settings import read_origins
+from bundle_door.settings import MOST_BODY_MB, read_origins
 from bundle_door.triton import join_answers
 from bundle_door.watching.steps import Report, Steps
 from bundle_door.wire.compression import (
@@ -528,6 +529,15 @@ def test_a_message_over_grpc_has_an_end() -> None:
         # A message to infer from, until it is complete.
         assert taken["idle_timeout"] == ("10s" if path == methods.INFER else "9s")
     assert "max_stream_duration" not in routes[methods.STREAM]["route"]
+
+
+def test_a_message_that_never_finds_room_is_told_that_it_is_too_large() -> None:
+    """And not that the server is busy, after which it would come again."""
+    most = Limits(body_bytes=MOST_BODY_MB * MEGABYTE).message_bytes
+    routes = json.dumps(grpc_routes(Limits(body_bytes=MOST_BODY_MB * MEGABYTE)))
+    assert f'{{"max_request_bytes": {most}}}' in routes
+    assert most < arrivals.MOST_TIMES * (arrivals.ROOM * arrivals.HEAP_BYTES - most)
+    assert most < streams.MOST_BYTES
 
 
 def test_no_message_passes_under_a_path_that_its_bounds_do_not_know() -> None:
