@@ -2,7 +2,6 @@
 same ports (SO_REUSEPORT); containers have theirs by a relay (bundle_door.relay)."""
 
 from contextlib import suppress
-from http.client import HTTPException
 from pathlib import Path
 
 import psutil
@@ -66,7 +65,7 @@ def is_open(settings: Settings, pid: int) -> bool:
 def drain_local(run_dir: Path, settings: Settings) -> None:
     """New connections come to the other server from now on; those that are open end with their next
     answer."""
-    with suppress(OSError, HTTPException, sockets.NotPrivate):  # its door does not run
+    with suppress(OSError, sockets.NotPrivate):  # its door does not run
         listeners = drain.count_threads(run_dir)  # of each port: Envoy's threads have one each
         for port in settings.ports.values():
             ports.give_to_second(settings.bind, port, listeners)

@@ -3,16 +3,17 @@
 python -m bundle_serving.drain /run/triton
 """
 
+import asyncio
 import re
 import sys
 import time
 from pathlib import Path
 
 from bundle_serving.process import sockets
-from bundle_serving.protocol import over_socket
+from bundle_serving.protocol import local_http
 
 # Seconds that connections get to end with their next answer, and requests to be answered.
-IDLE_S, REQUESTS_S, ANSWER_S = 8, 20, 5
+IDLE_S, REQUESTS_S = 8, 20
 ACTIVE = "/stats?filter=^http.*downstream_(cx|rq)_active"
 
 
@@ -47,12 +48,7 @@ def wait_for_end(run_dir: Path) -> None:
 
 def _ask(run_dir: Path, method: str, path: str) -> str:
     admin = sockets.folder(run_dir) / sockets.ENVOY_ADMIN
-    connection = over_socket.Connection(admin, timeout=ANSWER_S)
-    try:
-        connection.request(method, path)
-        return connection.getresponse().read().decode()
-    finally:
-        connection.close()
+    return asyncio.run(local_http.ask(admin, method, path)).decode()
 
 
 if __name__ == "__main__":
