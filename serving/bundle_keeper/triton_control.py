@@ -83,14 +83,10 @@ class Triton:
             asked.parameters["config"].string_param = text
         await self._stub.RepositoryModelLoad(asked, timeout=LOAD_S)
 
-    async def learn(self, pipeline: str) -> None:
-        """How to ask it, before a load from S3 during which Triton does not tell."""
-        await self._last_config(pipeline)
-
     async def ask(self, pipeline: str, seconds: float) -> Refusal | None:
         """None if it answered a test request."""
         try:
-            config = await self._last_config(pipeline)
+            config = await self.learn(pipeline)
             asked = question(config, self._own_id)
             if config.model_transaction_policy.decoupled:
                 return await self._ask_for_several(asked, seconds)
@@ -111,9 +107,9 @@ class Triton:
                 return Refusal(self._shorten_message(message), QUEUE_FULL in message)
         return None
 
-    async def _last_config(self, pipeline: str) -> Any:
-        """The last known one while Triton waits for S3: then it answers requests, but tells nothing
-        about its models."""
+    async def learn(self, pipeline: str) -> Any:
+        """Its config, by which it is asked. The last known one while Triton waits for S3: then it
+        answers requests, but tells nothing about its models."""
         try:
             self._configs[pipeline] = await self.config(pipeline)
         except grpc.aio.AioRpcError as fault:
