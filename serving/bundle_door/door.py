@@ -34,7 +34,8 @@ from bundle_door.singles import Singles
 from bundle_door.streams import Streams
 from bundle_door.watching.drift import References
 from bundle_door.watching.observed import HTTP, Observed
-from bundle_door.watching.told import Told, listen
+from bundle_door.watching.steps import Report, listen
+from bundle_door.watching.told import Told
 from bundle_door.wire import http1
 from bundle_serving.process import keeper_notes, relayed, sockets
 
@@ -78,7 +79,7 @@ async def serve(given: Given) -> None:
             spans = Spans(given.traces.collector)
             observed.on_report.append(spans.report)
             stack.callback(spans.close)
-        reports = await process.steps.serve(folder / sockets.STEPS)
+        reports = await listen(folder / sockets.STEPS, process.steps.take, Report)
         stack.callback(reports.close)
         streams = Streams(
             process.triton,
@@ -87,7 +88,7 @@ async def serve(given: Given) -> None:
             keys,
             Singles(process, keys is not None).answer,
         )
-        told = await listen(folder / sockets.TOLD, partial(take_told, observed, keys))
+        told = await listen(folder / sockets.TOLD, partial(take_told, observed, keys), Told)
         stack.callback(told.close)
         routes = list_routes(process, observed, keys, streams, stop.is_set)
         service = process.build_service(routes)

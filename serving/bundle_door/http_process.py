@@ -28,7 +28,7 @@ from bundle_door.triton import Triton
 from bundle_door.watching.captures import FOLDER, Captures
 from bundle_door.watching.observed import HTTP
 from bundle_door.watching.request_log import HUNG_UP, RequestLog
-from bundle_door.watching.steps import Report, Steps
+from bundle_door.watching.steps import Report, Steps, listen
 from bundle_door.watching.told import Teller
 from bundle_door.wire import http1
 from bundle_door.wire.http1 import Incoming
@@ -125,7 +125,7 @@ async def serve_further(given: Given, number: int) -> None:
         [*of_plain_questions(process.plain), *of_inference(process.api)]
     )
     steps, http = (sockets.of_process(name, number) for name in (sockets.STEPS, sockets.HTTP))
-    reports = await process.steps.serve(process.folder / steps)
+    reports = await listen(process.folder / steps, process.steps.take, Report)
     async with http1.server(service, process.folder / http), reports:
         await asyncio.gather(teller.run(), tidy(process.load), process.served.learn())
 

@@ -75,11 +75,6 @@ class Steps:
         finally:
             del self._followed[followed.id]
 
-    async def serve(self, socket: Path) -> asyncio.Server:
-        socket.unlink(missing_ok=True)
-        loop = asyncio.get_running_loop()
-        return await loop.create_unix_server(lambda: Reading(self.take, Report), str(socket))
-
     def take(self, report: Report) -> None:
         for each in report.ids:
             if followed := self._followed.get(each):
@@ -108,6 +103,12 @@ class Reading(asyncio.Protocol, Generic[Line]):
                 self._take(self._decoder.decode(line))
         if len(self._begun) > LONGEST_LINE:
             self._transport.close()  # and the process connects again
+
+
+async def listen(socket: Path, take: Callable[[Line], None], kind: type[Line]) -> asyncio.Server:
+    socket.unlink(missing_ok=True)
+    loop = asyncio.get_running_loop()
+    return await loop.create_unix_server(lambda: Reading(take, kind), str(socket))
 
 
 async def read_reports() -> None:

@@ -2,7 +2,6 @@
 rates are of all of them, and outlive each."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -11,7 +10,6 @@ import msgspec
 
 from bundle_door.watching.observed import HTTP, Series
 from bundle_door.watching.shadows import Compared
-from bundle_door.watching.steps import Reading
 
 # What is told together.
 TELL_S = 0.05
@@ -76,10 +74,3 @@ class Teller:
                 await asyncio.sleep(TELL_S)
         finally:
             writer.close()
-
-
-async def listen(socket: Path, take: Callable[[Told], None]) -> asyncio.Server:
-    """In the first one."""
-    socket.unlink(missing_ok=True)
-    loop = asyncio.get_running_loop()
-    return await loop.create_unix_server(lambda: Reading(take, Told), str(socket))

@@ -35,10 +35,9 @@ from bundle_door.watching.measures import (
     text,
 )
 from bundle_door.watching.observed import HTTP, SLOT_S, SLOTS, Observed, Recent
-from bundle_door.watching.steps import Report, Steps, read_reports
+from bundle_door.watching.steps import Report, Steps, listen, read_reports
 from bundle_door.wire.http1 import Body, Incoming
 from bundle_serving import own_requests, step_reports
-from bundle_serving.own_requests import OwnRequests
 from bundle_serving.process.exposure import Exposure
 from bundle_serving.protocol.local_http import join_chunks
 from bundle_serving.step_reports import Reports
@@ -158,7 +157,7 @@ async def _reported(socket: Path) -> None:
         while way._socket and way._socket.send(b"\n"):
             await asyncio.sleep(0)
     earlier.close()
-    server = await steps.serve(socket)
+    server = await listen(socket, steps.take, Report)
     # From Python 3.12 on, `async with` waits for who is still connected.
     with closing(server), steps.following() as followed:
         reports.remark("answers", [7, 0.5])
@@ -185,7 +184,7 @@ def test_the_first_report_is_read_in_time(tmp_path: Path) -> None:
 
 async def _reported_first(socket: Path) -> None:
     steps, reports = Steps(Observed().report), Reports(str(socket))
-    server = await steps.serve(socket)
+    server = await listen(socket, steps.take, Report)
     threading.Thread(target=reports.keep_sending, daemon=True).start()
     while not reports._ways[0]._socket:
         await asyncio.sleep(0.01)
@@ -265,7 +264,7 @@ def test_our_own_requests_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> N
     told: list[dict[str, Any]] = []
     reports = Reports("somewhere")
     monkeypatch.setattr(step_reports, "reports", reports)
-    monkeypatch.setattr(step_reports, "own_requests", OwnRequests("ours"))
+    monkeypatch.setenv(own_requests.VARIABLE, "ours")
     monkeypatch.setattr(
         reports, "report_execution", lambda *about: told.append(dict(reports._remarks))
     )
@@ -283,7 +282,7 @@ def test_our_own_requests_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_report_of_a_batch_counts_what_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     reports = Reports("somewhere")
     monkeypatch.setattr(step_reports, "reports", reports)
-    monkeypatch.setattr(step_reports, "own_requests", OwnRequests("ours"))
+    monkeypatch.setenv(own_requests.VARIABLE, "ours")
     ours, theirs = Asked("ours", 1, 67), Asked("their own", 2, 1000)
     step_reports.report("m", "1", [ours, theirs, theirs], 0, [0, 2], "")
     report = msgspec.json.decode(reports._ways[0]._waiting, type=Report)
@@ -307,10 +306,11 @@ def test_what_warms_a_process_up_is_not_measured(monkeypatch: pytest.MonkeyPatch
     assert step_reports.count_warm_ups({"model_config": "{}"}) == 0
 
 
-def test_the_id_of_our_own_requests_is_the_admin_keys() -> None:
+def test_the_id_of_our_own_requests_is_the_admin_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     assert own_requests.id_of("one key") == own_requests.id_of("one key")
     assert own_requests.id_of("one key") != own_requests.id_of("another")
-    assert Asked("", 1, 1) not in OwnRequests("")
+    monkeypatch.setenv(own_requests.VARIABLE, "")
+    assert not own_requests.is_own(Asked("", 1, 1))
 
 
 def test_what_was_answered_in_all() -> None:
