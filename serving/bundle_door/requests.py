@@ -90,15 +90,6 @@ class Request:
         return self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks)
 
 
-def find_twice(query: Sequence[tuple[str, str]]) -> str:
-    seen = set[str]()
-    for name, _ in query:
-        if name in seen:
-            return name
-        seen.add(name)
-    return ""
-
-
 def sane_id(given: str) -> str:
     """The client's own, else a new one."""
     return given if SANE_ID.fullmatch(given) else new_id()

@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from urllib.parse import parse_qsl
 
@@ -15,7 +16,6 @@ from bundle_door.requests import (
     Note,
     Request,
     address_of,
-    find_twice,
     note_of,
 )
 from bundle_door.watching.request_log import HUNG_UP
@@ -42,18 +42,14 @@ VARY = "Accept-Encoding, Origin"
 FOREIGN = ("cross-site", "same-site")
 
 
-def ignore(incoming: Incoming, note: Note, status: int, size: int, duration: int) -> None:
-    pass
-
-
 class Service:
     def __init__(
         self,
         routes: list[Route],
         load: Load,
         admin_key: str | None,
-        origins: Collection[str] = (),
-        observe: Observe = ignore,
+        origins: Collection[str],
+        observe: Observe,
         keys: bool = False,
         own_id: str = "",
     ) -> None:
@@ -101,6 +97,7 @@ class Service:
         with self.load.request(always=route.light) as share:
             chunks = [] if route.light else await self._body(incoming, share, note)
             given = parse_qsl(incoming.query, keep_blank_values=True) if incoming.query else []
+            names = Counter(name for name, _ in given)
             request = Request(
                 method,
                 incoming.path,
@@ -110,7 +107,7 @@ class Service:
                 arrived,
                 time.monotonic_ns(),
                 note,
-                find_twice(given),
+                next((name for name, count in names.items() if count > 1), ""),
             )
             answer = await handler(request, named)
         if encoding and may_be_compressed(incoming.path):

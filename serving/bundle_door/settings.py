@@ -7,9 +7,11 @@ and, for containers, to compose.yaml and deploy/kubernetes:
 Imports nothing large, for every command reads it.
 """
 
+import math
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from bundle_serving.process import traces
@@ -53,14 +55,8 @@ def read_hosts(text: str) -> tuple[str, ...]:
     return hosts
 
 
-def read_count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError
-    return int(text)
-
-
-def read_body_mb(text: str) -> int:
-    if read_count(text) > MOST_BODY_MB:
+def read_count(text: str, most: float = math.inf) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= most:
         raise ValueError
     return int(text)
 
@@ -70,9 +66,7 @@ def count_processes(text: str, cores: int = 0) -> int:
     if not text:
         cores = cores or int(os.environ.get("CORES") or len(os.sched_getaffinity(0)))
         return max(1, min(cores // CORES_OF_ONE, MOST_PROCESSES))
-    if read_count(text) > MOST_PROCESSES:
-        raise ValueError
-    return int(text)
+    return read_count(text, MOST_PROCESSES)
 
 
 def read_format(text: str) -> str:
@@ -144,7 +138,7 @@ SETTINGS = (
     Setting(
         "MAX_BODY_MB",
         str(BODY_MB),
-        read_body_mb,
+        partial(read_count, most=MOST_BODY_MB),
         f"a number from 1 to {MOST_BODY_MB}",
         f"The largest request, in megabytes; over gRPC at most {MOST_MESSAGE_MB}.",
     ),

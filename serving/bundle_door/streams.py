@@ -151,30 +151,6 @@ class Admitted:
         return message
 
 
-class WithStatus:
-    """Asks about each message by itself, for an error's status. Triton has such streams too, but
-    before 2.68 the first errors of them end it (a use after free, in its pull request 8708)."""
-
-    def __init__(self, triton: Triton) -> None:
-        self._triton = triton
-        self._ask = triton.channel.unary_unary(
-            SERVICE + SINGLE, response_deserializer=pb.ModelInferResponse.FromString
-        )
-
-    async def __call__(
-        self, messages: AsyncIterator[bytes], timeout: float | None
-    ) -> AsyncIterator[bytes]:
-        async for message in messages:
-            try:
-                answer = await self._ask(message, timeout=timeout)
-                yield pb.ModelStreamInferResponse(infer_response=answer).SerializeToString()
-            except grpc.aio.AioRpcError as error:
-                if OF_SEVERAL not in (error.details() or ""):
-                    raise
-                async for one in self._triton.ask_for_several(message, timeout):
-                    yield one.SerializeToString()
-
-
 class Streams:
     """A gRPC server on `socket` that forwards to Triton."""
 
@@ -188,7 +164,9 @@ class Streams:
     ) -> None:
         self._triton = triton
         self._plainly = triton.channel.stream_stream(SERVICE + METHOD)
-        self._each = WithStatus(triton)
+        self._ask_single = triton.channel.unary_unary(
+            SERVICE + SINGLE, response_deserializer=pb.ModelInferResponse.FromString
+        )
         self._keys = keys
         self._stopping = False
         self._most = limits.in_flight
@@ -304,7 +282,7 @@ class Streams:
         admitted = Admitted(messages, self._triton, self._keys, sent)
         if self._stopping:
             admitted.stop()
-        call = self._each if sent.get(WITH_STATUS) == "true" else self._plainly
+        call = self._with_status if sent.get(WITH_STATUS) == "true" else self._plainly
         task = asyncio.current_task()
         assert task
         self._open[task] = admitted
@@ -325,3 +303,19 @@ class Streams:
             del self._open[task]
         if admitted.refused:
             await context.abort(CODES[admitted.refused.status], str(admitted.refused))
+
+    async def _with_status(
+        self, messages: AsyncIterator[bytes], timeout: float | None
+    ) -> AsyncIterator[bytes]:
+        """Asks about each message by itself, for an error's status. Triton has such streams too,
+        but before 2.68 the first errors of them end it (a use after free, in its pull request
+        8708)."""
+        async for message in messages:
+            try:
+                answer = await self._ask_single(message, timeout=timeout)
+                yield pb.ModelStreamInferResponse(infer_response=answer).SerializeToString()
+            except grpc.aio.AioRpcError as error:
+                if OF_SEVERAL not in (error.details() or ""):
+                    raise
+                async for one in self._triton.ask_for_several(message, timeout):
+                    yield one.SerializeToString()

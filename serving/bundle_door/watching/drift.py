@@ -37,14 +37,14 @@ FORGOTTEN_S = 3600
 MOVED = 8
 
 
-def stability_index(reference: Mapping[str, int], present: Mapping[str, int]) -> float:
+def stability_index(reference: Mapping[Any, int], present: Mapping[Any, int]) -> float:
     """With half an answer more in each bin: an empty one would be infinitely far."""
     bins = reference.keys() | present.keys()
     expected, found = (_shares(counts, bins) for counts in (reference, present))
     return sum((f - e) * math.log(f / e) for e, f in zip(expected, found, strict=True))
 
 
-def _shares(counts: Mapping[str, int], bins: Iterable[str]) -> list[float]:
+def _shares(counts: Mapping[Any, int], bins: Iterable[Any]) -> list[float]:
     smoothed = [counts.get(each, 0) + 0.5 for each in bins]
     return [each / sum(smoothed) for each in smoothed]
 
@@ -149,7 +149,7 @@ class Version:
             "class": stability_index(
                 self._name_classes(then.classes), self._name_classes(now.classes)
             ),
-            "confidence": stability_index(_texts(then.confidence), _texts(now.confidence)),
+            "confidence": stability_index(then.confidence, now.confidence),
         }
 
     def _name_classes(self, classes: Mapping[int, int]) -> Counted[str]:
@@ -168,10 +168,6 @@ class Version:
             for number in then.keys() | now.keys()
         ]
         return sorted(shares, key=lambda each: (-abs(each[2] - each[1]), each[0]))[:MOVED]
-
-
-def _texts(counts: Mapping[int, int]) -> dict[str, int]:
-    return {str(key): count for key, count in counts.items()}
 
 
 class Drift(Family):

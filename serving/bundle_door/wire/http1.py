@@ -5,6 +5,7 @@ logs and a clock of its own, is not needed.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -66,24 +67,18 @@ class Body:
             self._reader.cancel()
 
 
+@dataclass(slots=True)
 class Incoming:
     """A request with its headers, whose names are in lower case."""
 
-    def __init__(
-        self,
-        method: str,
-        path: str,
-        query: str,
-        headers: Mapping[str, str],
-        body: Body,
-        hang_up: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.method, self.path, self.query = method, path, query
-        self.headers = headers
-        self.body = body
-        self.hang_up = hang_up
-        # What ends when the answer is sent.
-        self.until_sent = ExitStack()
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    body: Body
+    hang_up: Callable[[], None]
+    # What ends when the answer is sent.
+    until_sent: ExitStack = field(default_factory=ExitStack)
 
 
 # Cancelled if the client hangs up.

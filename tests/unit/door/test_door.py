@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -597,8 +598,8 @@ def test_a_refused_body_is_not_kept() -> None:
         raise Refused(503, "busy")
 
     async def asked() -> None:
-        service = Service([open_to_all("/x", POST=refuse)], Load(Limits()), None)
-        answer = await service(Incoming("POST", "/x", "", {}, Whole()))
+        service = Service([open_to_all("/x", POST=refuse)], Load(Limits()), None, (), Mock())
+        answer = await service(Incoming("POST", "/x", "", {}, Whole(), Mock()))
         assert answer.status == 503 and kept() is None
 
     gc.disable()
@@ -680,9 +681,11 @@ def test_a_cache_gives_an_answer_to_those_alone_that_can_read_it(accepted: str) 
     async def show(request: Request, named: Mapping[str, str]) -> Answer:
         return Answer(b"x")
 
-    service = Service([open_to_all("/x", GET=show)], Load(Limits()), None, ["https://a.example"])
+    service = Service(
+        [open_to_all("/x", GET=show)], Load(Limits()), None, ["https://a.example"], Mock()
+    )
     headers = {"accept-encoding": accepted, "origin": "https://a.example"}
-    incoming = Incoming("GET", "/x", "", headers, Body(cast(Any, None)))
+    incoming = Incoming("GET", "/x", "", headers, Body(cast(Any, None)), Mock())
     answer = asyncio.run(service(incoming))
     assert answer.headers.get("content-encoding", "") == accepted
     assert answer.headers["vary"] == "Accept-Encoding, Origin"

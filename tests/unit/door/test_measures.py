@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -250,7 +251,7 @@ def test_what_is_refused_before_its_handler_is_measured(
         keys = of_keys(Keys(tmp_path / "keys", None))
         service = process.build_service([*of_inference(process.api), *keys])
         headers = {"content-length": str(length)}
-        await service(Incoming("POST", path, "", headers, cast(Body, None)))
+        await service(Incoming("POST", path, "", headers, cast(Body, None), Mock()))
         await process.triton.close()
 
     asyncio.run(ask())
