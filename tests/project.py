@@ -320,7 +320,7 @@ class Project:
     def server_began(self) -> str:
         """Another answer after each start, by whomever it was started."""
         if self.settings["FLAVOUR"] == "local":
-            return str(json.loads((self.path / "build/run/state.json").read_text())["started"])
+            return str(self.root())
         found = self.container()
         return found + run("docker", "inspect", "--format", "{{.State.StartedAt}}", found)
 

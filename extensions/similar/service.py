@@ -18,7 +18,6 @@ import psutil
 
 from bundle_serving.address import Address
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.process import processes
 from bundle_serving.process.server_log import first_error
 from extensions.similar.export import ARCH
 from extensions.similar.service_keeper import RESTARTED, STOP_S
@@ -162,7 +161,7 @@ def _start_process(wanted: State) -> None:
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C in this terminal must not reach the service
         )
-    replace(wanted, pid=keeper.pid, started=processes.began(keeper.pid)).save(STATE)
+    replace(wanted, pid=keeper.pid).save(STATE)
 
 
 def _wait(wanted: State, limit: float) -> None:

@@ -47,7 +47,7 @@ VERSION, CHECK, SERVER, MACHINE = Part.VERSION, Part.CHECK, Part.SERVER, Part.MA
 COMMAND, DOOR = Part.COMMAND, Part.DOOR
 
 # That extensions bring.
-FLAVOURS = parts.find("flavour")
+FLAVOURS = {each.NAME: each for each in parts.find("flavour")}
 
 # A change of one of these changes the server or its answers.
 SERVED = (VERSION, SERVER, MACHINE)
@@ -165,10 +165,10 @@ class Place(Group):
     """Where and how"""
 
     flavour = choice(
-        ("", "gpu", "cpu", "local", *(each.NAME for each in FLAVOURS)),
+        ("", "gpu", "cpu", "local", *FLAVOURS),
         f"""gpu: containers, TensorRT. cpu: containers, OpenVINO. local: plain processes, no Docker.
-        {" ".join(each.ABOUT for each in FLAVOURS)} Empty: gpu if there is an NVIDIA driver, else
-        cpu if Docker answers, else local.""",
+        {" ".join(each.ABOUT for each in FLAVOURS.values())} Empty: gpu if there is an NVIDIA
+        driver, else cpu if Docker answers, else local.""",
         MACHINE,
     )
     bind = text(

@@ -52,19 +52,18 @@ def possible() -> list[str]:
 
     if why_not_docker():
         return ["local"]
-    return ["gpu", "cpu", *(each.NAME for each in FLAVOURS), "local"]
+    return ["gpu", "cpu", *FLAVOURS, "local"]
 
 
 def stack(flavour: str, settings: Settings) -> Stack:
     if flavour == "local":
         return LocalStack(settings)
+    if flavour in FLAVOURS:
+        made: Stack = FLAVOURS[flavour].make_stack(settings)
+        return made
     from scripts.stacks.containers import DockerStack
     from scripts.stacks.gpu import GpuStack
 
-    for each in FLAVOURS:
-        if flavour == each.NAME:
-            made: Stack = each.make_stack(settings)
-            return made
     return (GpuStack if flavour == "gpu" else DockerStack)(settings)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.process import keeper_notes, leftovers, processes, sockets
+from bundle_serving.process import keeper_notes, leftovers, sockets
 from bundle_serving.process.server_log import first_error
 from bundle_serving.process.start_server import STOP_S, StartError, libpython_folder
 from bundle_serving.protocol.over_socket import AtSocket
@@ -162,7 +162,7 @@ class LocalStack:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C in this terminal must not reach the server
             )
-        return replace(wanted, pid=server.pid, started=processes.began(server.pid))
+        return replace(wanted, pid=server.pid)
 
     def temporary(
         self, repository: Path, log: Path, pipeline: str
@@ -276,14 +276,10 @@ def run_here(step: Step, *arguments: str | Path) -> None:
 def _server(known: State | None) -> psutil.Process | None:
     if not known or not known.pid:
         return None
-    try:
+    with suppress(psutil.NoSuchProcess):
         process = psutil.Process(known.pid)
-        earlier = isinstance(known.started, float) and _is_of(known.side, process)
-        same = earlier or processes.began(known.pid) == known.started
-        if same and process.status() != psutil.STATUS_ZOMBIE:
+        if _is_of(known.side, process):  # and no later one of the same number
             return process
-    except (psutil.Error, OSError):
-        pass
     # The keeper takes its place where it was killed.
     return _guard_of(known.side)
 

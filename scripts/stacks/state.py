@@ -2,7 +2,7 @@
 
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 from bundle_serving.address import Address
@@ -16,7 +16,7 @@ from scripts.stacks import exposure
 
 RUN = ROOT / "build" / "run"
 PATH = RUN / "state.json"
-FLAVOURS = ("gpu", "cpu", "local", *(each.NAME for each in settings.FLAVOURS))
+FLAVOURS = ("gpu", "cpu", "local", *settings.FLAVOURS)
 # The log of the last server that failed to start.
 REFUSED = RUN / "refused.log"
 USUAL_START = "make up"
@@ -29,8 +29,6 @@ class State:
     fingerprint: str  # of everything served; a change means a restart
     settings: dict[str, str]
     pid: int | None = None  # of the local server
-    # Distinguishes its process from a later one with the same id; bundles before wrote a time.
-    started: str | float | None = None
     side: str = ""  # of the local server: which of two that take over from each other
     took: float | None = None  # seconds from its start to its first answer
     main: str = main_pipeline.DEFAULT  # its main pipeline's ensemble
@@ -64,7 +62,7 @@ class State:
     @property
     def shown(self) -> tuple[Address, Address]:
         """HTTP and gRPC, as people are told: where other machines reach it, if they may."""
-        here = any(self.flavour == each.NAME and each.IS_REACHED_HERE for each in settings.FLAVOURS)
+        here = getattr(settings.FLAVOURS.get(self.flavour), "IS_REACHED_HERE", False)
         host = "" if here else exposure.find_shown_host(self.settings_at_start.bind)
         http, grpc = self.http, self.grpc
         return (replace(http, host=host), replace(grpc, host=host)) if host else (http, grpc)
@@ -81,7 +79,9 @@ class State:
 
 def load(path: Path = PATH) -> State | None:
     try:
-        known = State(**json.loads(path.read_bytes()))
+        written = json.loads(path.read_bytes())
+        known_here = {each.name for each in fields(State)}  # other bundles write more
+        known = State(**{name: written[name] for name in known_here & {*written}})
         if known.flavour not in FLAVOURS or not all(
             isinstance(each, str) for each in known.settings.values()
         ):
@@ -108,8 +108,7 @@ def name_start() -> str:
     """The command that starts what is noted again, and no other flavour in its place."""
     with suppress(UserError):
         if known := load():
-            flavours = {each.NAME: each for each in settings.FLAVOURS}
-            return str(getattr(flavours.get(known.flavour), "START", USUAL_START))
+            return str(getattr(settings.FLAVOURS.get(known.flavour), "START", USUAL_START))
     return USUAL_START
 
 

@@ -115,7 +115,7 @@ def own_program(local: Project) -> Iterator[Project]:
 
 
 def test_there_and_back(project: Project) -> None:
-    first, process, loads = serving(project), started(project), count_loads(project)
+    first, process, loads = serving(project), project.server_began(), count_loads(project)
     new = published(project, MAX_MEGAPIXELS="40")
     assert serving(project) == first
     with nobody_waits_in_vain(project, pause=0.1):
@@ -128,7 +128,7 @@ def test_there_and_back(project: Project) -> None:
         assert f"version {first} is live; 0 of " in project.made("rollback")
     live = project.path / "build" / "live" / project.network
     assert [path.name for path in live.glob("[0-9]*")] == [str(first)]
-    assert started(project) == process  # of the server, which was never restarted
+    assert project.server_began() == process  # of the server, which was never restarted
     assert count_loads(project) == loads + 2  # there and back, and what serves is not loaded anew
 
 
@@ -136,10 +136,6 @@ def count_loads(project: Project) -> int:
     """Of the network, in any version."""
     log = project.made("logs", SINCE="1h")
     return log.count(f"ModelInstanceInitialize: {project.network}_0_0 ")
-
-
-def started(project: Project) -> object:
-    return json.loads((project.path / "build/run/state.json").read_text())["started"]
 
 
 def test_a_canary_gets_its_share_over_grpc(project: Project) -> None:

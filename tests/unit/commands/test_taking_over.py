@@ -172,7 +172,7 @@ def test_a_flavour_need_not_say_how_it_starts(
     noted: list[State | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of the user's may be of an earlier release."""
-    monkeypatch.setattr(settings, "FLAVOURS", [SimpleNamespace(NAME="nomad")])
+    monkeypatch.setattr(settings, "FLAVOURS", {"nomad": SimpleNamespace()})
     for flavour_name in ("local", "nomad"):
         noted.append(replace(KNOWN, flavour=flavour_name))
         assert state.name_start() == "make up"
