@@ -92,11 +92,13 @@ class Kept:
                 lines.write(json.dumps(own) + "\n")
         return count
 
-    def lay_out_for_labels(self, folder: Path, most: int) -> int:
+    def lay_out_for_labels(self, folder: Path, most: int, pipeline: str) -> int:
         """The pictures most worth a label, in a folder for each class that they were called, as
-        `EVAL=` takes them. How many there were."""
+        `EVAL=` takes them of one pipeline. How many there were."""
         seen = set[str]()
-        for record in sort_by_worth(self.open_all()):
+        for record in sort_by_worth(
+            each for each in self.open_all() if each["pipeline"] == pipeline
+        ):
             if len(seen) == most:
                 break
             try:

@@ -4,7 +4,8 @@
     make captured TO=folder             copies all: a file a day of JSON lines, pictures beside
     make captured TO=s3://bucket/kept   copies there what is not there yet
     make captured TO=s3://… FOLLOW=1    moves there what comes, until Ctrl-C
-    make captured TO=folder MOST=50     the pictures most worth a label, by what they were called
+    make captured TO=folder MOST=50     the pictures most worth a label, by what they were called;
+                                        MODEL=birds: by another pipeline
     make captured FORGET=id             removes a request, by its x-request-id
     make captured SEAL=capture.key      from now on encrypted for this private key, which it writes
     make captured KEY=capture.key TO=…  and copied with it
@@ -25,6 +26,7 @@ from extensions.capture.kept import Kept, find_server, is_sealed, lack_openssl
 from extensions.capture.store import Store, is_elsewhere
 from scripts.base import console, files, interrupts, tables
 from scripts.base.errors import UserError
+from scripts.recipes import pipelines
 from scripts.server.triton import triton_api
 from scripts.settings import arguments
 from scripts.stacks import admin_key, state
@@ -111,10 +113,13 @@ def copy(kept: Kept, to: Path, most: int | None) -> None:
         if most is None:
             told = f"copied {kept.lay_out(draft):,} requests to {to}"
         else:
-            count = kept.lay_out_for_labels(draft, most)
+            pipeline = pipelines.find_asked_pipeline()
+            name = pipeline.ensemble
+            if not (count := kept.lay_out_for_labels(draft, most, name)):
+                raise UserError(f"no picture that {name} named was kept", "name another: MODEL=")
             told = (
                 f"copied {count:,} pictures to {to}, each to the folder of what it was called: move"
-                f" those that are something else, then make eval EVAL={to}"
+                f" those that are something else, then make eval EVAL={to}{pipeline.option}"
             )
     console.note(told)
 

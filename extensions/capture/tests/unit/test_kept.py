@@ -3,11 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 
 from bundle_door.watching.captures import Captures
+from extensions.capture.commands import captured
 from extensions.capture.kept import Kept, sort_by_worth
 from extensions.capture.store import TOGETHER, Store
 from scripts.base.errors import UserError
@@ -17,7 +18,8 @@ from scripts.server.triton.triton_api import Missing
 
 def record(id: str, *labels: tuple[str, float]) -> dict[str, object]:
     when = "2026-11-27T12:27:37+00:00"
-    return {"id": id, "time": when, "labels": [list(each) for each in labels], "file": "a.jpg"}
+    of = {"id": id, "time": when, "pipeline": "birds"}
+    return of | {"labels": [list(each) for each in labels], "file": "a.jpg"}
 
 
 def test_the_closest_of_each_class_come_first() -> None:
@@ -37,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
     captures = Captures(tmp_path / "kept", 1_000_000, 30)
     for id, label, picture in (("1/..", "a/b", "x"), ("2", "class 7", "y"), ("3", "class 7", "y")):
         captures.write(record(id, (label, 0.5)), b"\xff\xd8" + picture.encode())
-    captures.write({"id": "4", "time": "2026-11-27T12:27:38+00:00", "labels": []}, b"")
+    captures.write(record("4") | {"pipeline": "detection"}, b"")
     return tmp_path / "kept"
 
 
@@ -53,11 +55,23 @@ def test_a_copy_is_read_as_what_was_kept(folder: Path, tmp_path: Path) -> None:
 def test_pictures_to_be_labelled_lie_by_what_they_were_called(folder: Path, tmp_path: Path) -> None:
     """Each once, and below the folder whatever the client called its request."""
     (out := tmp_path / "out").mkdir()
-    assert Kept.find(str(folder), None).lay_out_for_labels(out, 9) == 2
+    assert Kept.find(str(folder), None).lay_out_for_labels(out, 9, "birds") == 2
     assert sorted(str(path.relative_to(out)) for path in out.rglob("*.jpg")) == [
         "7/2.jpg",
         "a_b/1_...jpg",
     ]
+
+
+def test_pictures_to_be_labelled_are_of_one_pipeline(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    birds = Mock(ensemble="birds", option=" MODEL=birds")
+    with patch.object(captured.pipelines, "find_asked_pipeline", side_effect=[birds, Mock()]):
+        captured.copy(Kept.find(str(folder), None), out := tmp_path / "out", 9)
+        assert f"then make eval EVAL={out} MODEL=birds" in capsys.readouterr().out
+        with pytest.raises(UserError, match="was kept"):
+            captured.copy(Kept.find(str(folder), None), tmp_path / "none", 9)
+    assert not (tmp_path / "none").exists()
 
 
 def test_what_was_removed_from_a_copy_is_passed_over(folder: Path, tmp_path: Path) -> None:
@@ -67,13 +81,13 @@ def test_what_was_removed_from_a_copy_is_passed_over(folder: Path, tmp_path: Pat
     assert kept.lay_out(out) == 3
     assert Kept.find(str(out), None).records == kept.records[1:]
     (labelled := tmp_path / "labelled").mkdir()
-    assert kept.lay_out_for_labels(labelled, 9) == 1
+    assert kept.lay_out_for_labels(labelled, 9, "birds") == 1
 
 
 def test_no_more_is_read_than_is_copied(folder: Path, tmp_path: Path) -> None:
     kept = Kept.find(str(folder), None)
     seen = replace(kept, fetch=Mock(side_effect=kept.fetch))
-    assert seen.lay_out_for_labels(tmp_path / "kept", 1) == 1
+    assert seen.lay_out_for_labels(tmp_path / "kept", 1, "birds") == 1
     assert cast(Mock, seen.fetch).call_count == 1
 
 
