@@ -60,7 +60,7 @@ class Served:
         self._triton = triton
         self._elsewhere = elsewhere
         self._repository = repository
-        self._asked = 0.0
+        self._asked, self._stamp = 0.0, 0
         self._asking: asyncio.Task[Any] | None = None
         self._lock = asyncio.Lock()
         self._known: list[dict[str, Any]] = []
@@ -81,14 +81,20 @@ class Served:
         return self._known
 
     def _is_due(self) -> bool:
-        return time.monotonic() > self._asked + REMEMBERED_S
+        return time.monotonic() > self._asked + REMEMBERED_S or self._stamp != self._find_stamp()
+
+    def _find_stamp(self) -> int:
+        """Of the history: another one as soon as another version is live."""
+        with suppress(OSError):
+            return (self._repository / HISTORY).stat().st_mtime_ns if self._repository else 0
+        return 0
 
     async def _renew(self) -> None:
         """Or waits for what somebody else asks just now."""
         async with self._lock:
             if not self._is_due():
                 return
-            self._asked = time.monotonic()
+            self._asked, self._stamp = time.monotonic(), self._find_stamp()
             known, others = await self._ask(), self._read_elsewhere()
             self._known = [each for it in known for each in (it, *describe_others(it, others))]
             self._versions = {each["model"]: each["version"] for each in self._known}

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any, cast
 
@@ -112,6 +113,15 @@ def test_what_is_served_is_known_before_anybody_asks(tmp_path: Path) -> None:
             asyncio.run(served.pipelines())
     asyncio.run(served.learn())
     assert served.series("m") == ("m", "1")
+
+
+def test_another_version_is_known_as_soon_as_it_is_live(tmp_path: Path) -> None:
+    served = Served(cast(Triton, Loaded("m")), tmp_path)
+    history = tmp_path / "history.json"
+    for version in (1, 2):
+        history.write_text(json.dumps({"m": [{"what": "serves", "version": version}]}))
+        os.utime(history, (version, version))
+        assert [each["version"] for each in asyncio.run(served.pipelines())] == [str(version)]
 
 
 def test_a_share_is_of_a_candidate_alone(tmp_path: Path) -> None:
