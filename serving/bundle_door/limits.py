@@ -33,7 +33,7 @@ MOST_JSON = 8 * MEGABYTE
 MOST_FILES = 32
 MOST_FIELDS = 32
 MOST_FIELD_BYTES = 64_000
-MOST_PART_HEADERS = 8_000
+MOST_PART_HEADERS = 3_000  # which take a time by their square to be read
 # What a compressed body may hold for each byte of it, and what it may hold anyway. Texts and pixels
 # have up to 20 for each, nothing but zeros a thousand.
 MOST_RATIO = 100
