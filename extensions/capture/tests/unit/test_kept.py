@@ -39,7 +39,8 @@ def folder(tmp_path: Path) -> Path:
     captures = Captures(tmp_path / "kept", 1_000_000, 30)
     for id, label, picture in (("1/..", "a/b", "x"), ("2", "class 7", "y"), ("3", "class 7", "y")):
         captures.write(record(id, (label, 0.5)), b"\xff\xd8" + picture.encode())
-    captures.write(record("4") | {"pipeline": "detection"}, b"")
+    when = "2026-11-27T12:27:38+00:00"
+    captures.write({"id": "4", "time": when, "pipeline": "birds", "labels": []}, b"")
     return tmp_path / "kept"
 
 
@@ -66,7 +67,7 @@ def test_pictures_to_be_labelled_are_of_one_pipeline(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     birds = Mock(ensemble="birds", option=" MODEL=birds")
-    with patch.object(captured.pipelines, "find_asked_pipeline", side_effect=[birds, Mock()]):
+    with patch("scripts.recipes.pipelines.find_asked_pipeline", side_effect=[birds, Mock()]):
         captured.copy(Kept.find(str(folder), None), out := tmp_path / "out", 9)
         assert f"then make eval EVAL={out} MODEL=birds" in capsys.readouterr().out
         with pytest.raises(UserError, match="was kept"):
