@@ -35,19 +35,13 @@ class Refusal:
 class Triton:
     def __init__(self, folder: Path, own_id: str) -> None:
         self._own_id = own_id
-        self._channel = grpc.aio.insecure_channel(
-            sockets.target(folder),
-            options=[
-                ("grpc.initial_reconnect_backoff_ms", 100),
-                ("grpc.max_reconnect_backoff_ms", 500),
-                ("grpc.enable_http_proxy", 0),
-            ],
-        )
-        self._stub = kserve.stub(self._channel)
+        options = [
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 500),
+            ("grpc.enable_http_proxy", 0),
+        ]
+        self._stub = kserve.stub(grpc.aio.insecure_channel(sockets.target(folder), options=options))
         self._configs: dict[str, Any] = {}
-
-    async def close(self) -> None:
-        await self._channel.close()
 
     async def states(self) -> dict[tuple[str, str], str]:
         """Of each version that was ever loaded. Triton lists the whole repository for it, which on

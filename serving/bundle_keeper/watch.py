@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -42,30 +43,25 @@ PATIENCE_S = 90
 OLD_IDLE_S, OLD_S = 2, 30
 
 
+@dataclass
 class Watch:
-    def __init__(
-        self,
-        first: str,
-        server: Child,
-        triton: Triton,
-        notes: Notes,
-        hands: Hands,
-        pauses: Pauses,
-        front: Front,
-        folder: Path,
-        reopen: Callable[[str], None],
-    ) -> None:
-        """`folder` has the server's sockets; `reopen` restarts the door, which leads to them."""
-        self._first = first  # the main pipeline
-        self._server, self._triton, self._notes = server, triton, notes
-        self._hands, self._pauses = hands, pauses
-        self._front, self._folder, self._reopen = front, folder, reopen
+    first: str  # the main pipeline
+    server: Child
+    triton: Triton
+    notes: Notes
+    hands: Hands
+    pauses: Pauses
+    front: Front
+    folder: Path  # with the server's sockets
+    reopen: Callable[[str], None]  # restarts the door, which leads to them
+
+    def __post_init__(self) -> None:
         self._shut = 0  # how often in a row nobody was let in
         self._gone = asyncio.Event()  # one of the server's processes has exited
         self._ask_now = asyncio.Event()
         self._ask_now.set()
         self._counts: Counter[str] = Counter()
-        self._answered = {self._first: time.monotonic()}  # the time of each pipeline's last answer
+        self._answered = {self.first: time.monotonic()}  # the time of each pipeline's last answer
         self._wrong: set[str] = set()  # the pipelines that did not answer in the last round
         self._reloaded: set[str] = set()  # and those whose models were reloaded for that
         self._ending: set[asyncio.Task[None]] = set()  # replaced processes
@@ -90,33 +86,26 @@ class Watch:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _server_ended(self) -> str:
-        await self._server.wait()
+        await self.server.wait()
         return "the server had exited"
 
     async def _notice_who_goes(self) -> NoReturn:
-        loop, begins = asyncio.get_running_loop(), True
-        watched: dict[int, int] = {}
+        watched: set[int] = set()
 
-        def note_gone(pid: int) -> None:
-            loop.remove_reader(watched[pid])
-            os.close(watched.pop(pid))
+        async def note_end(pid: int) -> None:
+            with suppress(ProcessLookupError):  # before it was looked at
+                await Child(pid).wait()
+            watched.discard(pid)
             self._gone.set()
 
-        try:
+        self._gone.set()  # perhaps: before this keeper looked
+        async with asyncio.TaskGroup() as watching:
             while True:
-                for pid in (self._server.pid, *children_of(self._server.pid)):
+                for pid in (self.server.pid, *children_of(self.server.pid)):
                     if pid not in watched and look_at(pid):
-                        with suppress(ProcessLookupError):
-                            watched[pid] = os.pidfd_open(pid)
-                            loop.add_reader(watched[pid], note_gone, pid)
-                if begins:
-                    self._gone.set()  # perhaps: before this keeper looked
-                    begins = False
+                        watched.add(pid)
+                        watching.create_task(note_end(pid))
                 await asyncio.sleep(FAMILY_S)
-        finally:
-            for pidfd in watched.values():
-                loop.remove_reader(pidfd)
-                os.close(pidfd)
 
     # Models
 
@@ -131,15 +120,15 @@ class Watch:
     async def _restore_models(self) -> str | None:
         """Reloads models that lack processes; returns a reason if that fails."""
         lacking = await self._lacking()
-        self._notes.lacks(sorted(lacking))
+        self.notes.lacks(sorted(lacking))
         if not lacking:
             return None
-        async with self._hands.hold_for_keeper():
+        async with self.hands.hold_for_keeper():
             await asyncio.sleep(SETTLE_S)
             for model in sorted(lacking & await self._lacking()):
                 if reason := await self._reload(model, "it lacked a process"):
                     return reason
-        self._notes.lacks(sorted(await self._lacking()))
+        self.notes.lacks(sorted(await self._lacking()))
         self._wrong.clear()  # possibly because of that
         self._ask_now.set()  # check again now
         return None
@@ -149,50 +138,50 @@ class Watch:
         there = Counter(each.instance for each in self._models())
         lacking = set()
         try:
-            states = await self._triton.states()
+            states = await self.triton.states()
             if IN_TRANSIT & set(states.values()):  # its processes are starting or ending
                 asyncio.get_running_loop().call_later(1, self._gone.set)
             for (model, version), state in states.items():
                 if state != "READY":
                     continue
-                config = await self._triton.config(model, version)
+                config = await self.triton.config(model, version)
                 if is_ngc() and config.backend != "python":
                     continue  # it computes in the server itself
                 left = {each.name: there[each.name, version] for each in config.instance_group}
                 if any(left[each.name] < each.count for each in config.instance_group):
                     lacking.add(model)
-                    if not any(left.values()) and model in await self._members(self._first):
-                        self._notes.say(False, f"{model} has no process left")
+                    if not any(left.values()) and model in await self._members(self.first):
+                        self.notes.say(False, f"{model} has no process left")
         except grpc.aio.AioRpcError:
             pass  # the test requests will show whether the server answers at all
         return lacking
 
     async def _members(self, pipeline: str) -> set[str]:
-        config = await self._triton.config(pipeline)
+        config = await self.triton.config(pipeline)
         return {step.model_name for step in config.ensemble_scheduling.step}
 
     async def _reload(self, model: str, why: str) -> str | None:
         """Triton reloads a model if its config differs, and serves with the old processes until the
         new ones are ready."""
-        await self._pauses.wait_before(model)
+        await self.pauses.wait_before(model)
         try:
-            config = await self._triton.config(model)
+            config = await self.triton.config(model)
             groups = {group.name for group in config.instance_group}
             old = [
                 each.pid for each in self._models() if each.instance and each.instance[0] in groups
             ]
             config.parameters["made_anew"].string_value = str(time.time_ns())
-            await self._triton.load(model, config)
+            await self.triton.load(model, config)
         except grpc.aio.AioRpcError as fault:
             return f"{model} could not be reloaded ({fault.details()})"
-        self._notes.note_restored(MODEL, f"{model}: {why}; reloaded it")
+        self.notes.note_restored(MODEL, f"{model}: {why}; reloaded it")
         ending = asyncio.create_task(_end_when_idle(old))
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
         return None
 
     def _models(self) -> list[Process]:
-        return [each for each in family(self._server.pid) if each.instance]
+        return [each for each in family(self.server.pid) if each.instance]
 
     # Pipelines
 
@@ -201,7 +190,7 @@ class Watch:
             wrong = await self._ask_when_due()
             if reason := await self._restore_pipelines(wrong):
                 return reason
-            if self._first not in wrong and (reason := await self._keep_open()):
+            if self.first not in wrong and (reason := await self._keep_open()):
                 return reason
 
     async def _keep_open(self) -> str | None:
@@ -210,20 +199,20 @@ class Watch:
         lost = [
             name
             for name in OF_THE_SERVER
-            if not await asyncio.to_thread(sockets.is_listening, self._folder / name)
+            if not await asyncio.to_thread(sockets.is_listening, self.folder / name)
         ]
         gone = f"its socket {lost[0]} is gone" if lost else None
-        if not (why := gone or await self._front.explain_closed(self._first)):
+        if not (why := gone or await self.front.explain_closed(self.first)):
             self._shut = 0
-            self._notes.say(True)
+            self.notes.say(True)
             return None
         self._shut += 1
         if self._shut < TWICE:
             return None  # it may just be restarted
-        self._notes.say(False, why)
-        with self._hands.on_if_free() as free:  # else another server takes over its ports
+        self.notes.say(False, why)
+        with self.hands.on_if_free() as free:  # else another server takes over its ports
             if free and not gone and self._shut > TWICE:
-                self._reopen(why)
+                self.reopen(why)
         return gone
 
     async def _ask_when_due(self) -> dict[str, str]:
@@ -234,10 +223,10 @@ class Watch:
         began, ticks, before = time.monotonic(), self._ticks(), self._counts
         try:
             refusals = {name: await self._ask(name) for name in await self._due()}
-            self._counts = await self._triton.counts()
+            self._counts = await self.triton.counts()
         except grpc.aio.AioRpcError:
             # It may wait while Triton reads S3, and pictures are answered all the same.
-            refusals = {self._first: await self._triton.ask(self._first, QUESTION_S)}
+            refusals = {self.first: await self.triton.ask(self.first, QUESTION_S)}
         now = time.monotonic()
         computes = self._ticks() - ticks > COMPUTES * TICKS_A_SECOND * (now - began)
         wrong = {}
@@ -250,29 +239,29 @@ class Watch:
         return wrong
 
     def _ticks(self) -> int:
-        return sum(each.ticks for each in family(self._server.pid))
+        return sum(each.ticks for each in family(self.server.pid))
 
     async def _due(self) -> list[str]:
         """The main pipeline, and less often the others; one that has never answered may not be able
         to answer our kind of request."""
-        others = await self._triton.ready() - {self._first}
+        others = await self.triton.ready() - {self.first}
         beside = [name for name in sorted(others) if await self._members(name)]
-        self._notes.remember([*dict.fromkeys([*beside, *self._notes.coming])])
+        self.notes.remember([*dict.fromkeys([*beside, *self.notes.coming])])
         for name in beside:
-            if name not in self._answered and await self._triton.ask(name, QUESTION_S) is None:
+            if name not in self._answered and await self.triton.ask(name, QUESTION_S) is None:
                 self._answered[name] = time.monotonic()
         long_ago = time.monotonic() - ASK_BESIDE_EVERY_S
-        return [self._first, *(n for n in beside if self._answered.get(n, long_ago) < long_ago)]
+        return [self.first, *(n for n in beside if self._answered.get(n, long_ago) < long_ago)]
 
     async def _ask(self, pipeline: str) -> Refusal | None:
         """Asks once per process of its largest model, because processes take turns."""
-        configs = [await self._triton.config(model) for model in await self._members(pipeline)]
+        configs = [await self.triton.config(model) for model in await self._members(pipeline)]
         instances = [
             sum(group.count * max(1, len(group.gpus)) for group in config.instance_group)
             for config in configs
         ]
         for _ in range(max(instances, default=1)):
-            if refusal := await self._triton.ask(pipeline, QUESTION_S):
+            if refusal := await self.triton.ask(pipeline, QUESTION_S):
                 return refusal
         return None
 
@@ -283,20 +272,20 @@ class Watch:
         twice = self._wrong & wrong.keys()
         self._wrong = set(wrong)
         self._reloaded &= self._wrong
-        if self._first in twice:
-            self._notes.say(False, wrong[self._first])
-        if self._notes.lacking:  # that comes first
+        if self.first in twice:
+            self.notes.say(False, wrong[self.first])
+        if self.notes.lacking:  # that comes first
             return None
         for pipeline in sorted(twice):
-            if pipeline in self._reloaded and pipeline == self._first:
+            if pipeline in self._reloaded and pipeline == self.first:
                 return f"the server does not answer requests ({wrong[pipeline]})"
-            if pipeline == self._first and gpu.is_exhausted(wrong[pipeline]):
+            if pipeline == self.first and gpu.is_exhausted(wrong[pipeline]):
                 # To reload a model takes more: the old one stays until the new one is there.
                 return f"the server has no memory left ({wrong[pipeline]})"
             if pipeline in self._reloaded:
                 del self._answered[pipeline]  # its owner must fix it
                 continue
-            with self._hands.on_if_free() as free:
+            with self.hands.on_if_free() as free:
                 if not free:
                     return None
                 self._reloaded.add(pipeline)
@@ -308,9 +297,9 @@ class Watch:
 
     async def _restore_pipeline(self, pipeline: str, why: str) -> str | None:
         try:
-            if pipeline not in await self._triton.ready():
-                await self._triton.load(pipeline)
-                self._notes.note_restored(MODEL, f"{pipeline} was not loaded: loaded it")
+            if pipeline not in await self.triton.ready():
+                await self.triton.load(pipeline)
+                self.notes.note_restored(MODEL, f"{pipeline} was not loaded: loaded it")
                 return None
             members = await self._members(pipeline)
         except grpc.aio.AioRpcError as fault:

@@ -33,15 +33,13 @@ class Hands:
             with self.on_if_free() as free:
                 late = not free and time.monotonic() > deadline
                 if late:
-                    log("keeper", f"goes on, since {self._holder()} has held {self._file} too long")
+                    assert self._file
+                    who = self._file.read_text(errors="replace")[:100].strip() or "a command"
+                    log("keeper", f"goes on, since {who} has held {self._file} too long")
                 if free or late:
                     yield
                     return
             await asyncio.sleep(LOOK_S)
-
-    def _holder(self) -> str:
-        assert self._file
-        return self._file.read_text(errors="replace")[:100].strip() or "a command"
 
     @contextmanager
     def on_if_free(self) -> Iterator[bool]:

@@ -114,7 +114,6 @@ def test_hours_in_which_only_the_keeper_asks_count_nothing(together: Project) ->
         for ensemble in ensembles:
             for _ in range(LOOKS):
                 assert await keepers.ask(ensemble, 60) is None, ensemble
-        await keepers.close()
 
     time.sleep(2 * step_reports.LATEST_S)  # so long a step may keep what it reports
     before = counted(together), answered(together)

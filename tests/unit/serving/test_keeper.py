@@ -227,7 +227,6 @@ def test_what_was_learned_before_is_asked_while_triton_waits_for_s3(tmp_path: Pa
         assert await triton.ask("first", 1) is None
         refusal = await triton.ask("second", 1)
         assert refusal and refusal.busy
-        await triton.close()
 
     asyncio.run(ask())
 
