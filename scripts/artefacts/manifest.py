@@ -20,6 +20,7 @@ from scripts.base.errors import UserError
 SCHEMA = 1
 # More photos say nothing new about the arithmetic, and cost seconds.
 MOST_SAMPLES = 32
+HASH = re.compile(r"[0-9a-f]{32,}")
 CONSTRAINTS = Path(__file__).parents[2] / "requirements" / "constraints.txt"
 # Of a version's export: what was expected of its pictures, independent of how they are prepared.
 EXPECTED = "expected.npz"
@@ -338,4 +339,4 @@ def differences(old: Any, new: Any, name: str = "") -> list[str]:
 
 def _short(value: Any) -> str:
     text = "none" if value is None else str(value)
-    return text if len(text) <= 24 else f"{text[:12]}…"
+    return f"{text[:12]}…" if HASH.fullmatch(text) else text
