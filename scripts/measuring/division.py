@@ -60,15 +60,13 @@ class Division:
 
 def find_subject(server: State, cascade: Pipeline) -> Subject:
     """The cascade and the pipeline whose network it uses."""
-    ours = make_target(server, cascade, CASCADE)
+    ours = make_target(server, cascade.ensemble, CASCADE)
     rule = choice(ours)
     lender = next(each for each in pipelines.every() if rule["then"] in each.recipe.members)
     large, small = (machine.describe_served(server, each) for each in (lender, cascade))
     return Subject(
         f"a cascade of {small['network']} and {large['network']}",
-        (ours, make_target(server, lender)),
-        None,
-        None,
+        (ours, make_target(server, lender.ensemble)),
         large
         | {f"small {part}": small[part] for part in ("network", "weights", "onnx", "precision")},
         (*ours.steps, rule["then"]),

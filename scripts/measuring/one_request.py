@@ -17,6 +17,7 @@ from bundle_serving import infer
 from bundle_serving.address import Address
 from bundle_serving.infer import Answer, Question
 from scripts.base.errors import UserError
+from scripts.base.tables import Bar, Row
 from scripts.stacks import state
 
 TIMEOUT_S = 60
@@ -26,7 +27,6 @@ SHARES = {"labels": "probability", "boxes": "score", "areas": "share"}
 MOST_VALUES = 3
 
 CLIENT, WIRE, DOOR, STEP = "client", "wire", "door", "step"
-LONGEST_BAR = 40
 ENTRY = re.compile(r"([\w.-]+);dur=([\d.]+)(?:;start=([\d.]+))?")
 
 
@@ -169,14 +169,9 @@ def _in_the_door(timings: Mapping[str, Any], began: float) -> Iterator[Span]:
         yield Span(DOOR, "waiting, hand-over", began + until, timings["total_ms"] - until)
 
 
-def draw_spans(found: Sequence[Span], columns: int) -> Iterator[str]:
-    """As wide as a terminal of so many columns lets the bars be."""
+def list_rows(found: Sequence[Span]) -> Iterator[Row]:
+    """Each bar where its span lies in the whole."""
     total = max(each.end for each in found)
-    width = max(len(each.name) for each in found)
-    room = min(LONGEST_BAR, max(1, columns - width - len("client" + 3 * "  " + "12345.6")))
     for each in found:
-        begin = min(round(each.start / total * room), room - 1)
-        end = max(begin + 1, round(each.end / total * room))
-        bar = " " * begin + "█" * (end - begin)
-        yield f"{each.where:<6}  {each.name:<{width}}  {each.ms:7.1f}  {bar}".rstrip()
-    yield f"{'total':<6}  {'':<{width}}  {total:7.1f} ms"
+        yield each.where, each.name, f"{each.ms:.1f}", Bar(each.start / total, each.end / total)
+    yield "total", "", f"{total:.1f}"

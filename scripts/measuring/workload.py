@@ -65,35 +65,31 @@ class Target:
 class Subject:
     title: str
     pipelines: tuple[Target, ...]  # that get the same inputs; the requested one first
-    network: Target | None  # gets pixels; only if its pipeline is measured alone
-    transform: Transform | None  # from pictures to that network's pixels
     served: Mapping[str, Any]
     models: tuple[str, ...]  # whose configs affect the speed
+    network: Target | None = None  # gets pixels; only if its pipeline is measured alone
+    transform: Transform | None = None  # from pictures to that network's pixels
 
 
 def find_subject(server: State, pipeline: Pipeline) -> Subject:
     """A pipeline, together with its bare network if that takes pixels."""
     version = find_served_version(pipeline)
     served = machine.describe_served(server, pipeline)
-    ensemble = make_target(server, pipeline)
+    ensemble = make_target(server, pipeline.ensemble)
     network = pipeline.recipe.network_model(version.engine)
     kind, *_ = version.workspace.manifest.onnx.get("input", [""]) if network else [""]
     takes_pixels = kind == "uint8"
     return Subject(
         f"{pipeline.ensemble}, serving {served['network']}",
         (ensemble,),
-        _target(server, str(network), NETWORK) if takes_pixels else None,
-        Transform(**version.workspace.manifest.transform) if takes_pixels else None,
         served,
         ensemble.steps,
+        make_target(server, str(network), NETWORK) if takes_pixels else None,
+        Transform(**version.workspace.manifest.transform) if takes_pixels else None,
     )
 
 
-def make_target(server: State, pipeline: Pipeline, label: str = ENSEMBLE) -> Target:
-    return _target(server, pipeline.ensemble, label)
-
-
-def _target(server: State, model: str, label: str) -> Target:
+def make_target(server: State, model: str, label: str = ENSEMBLE) -> Target:
     many = flavour.many_of(server)
     servers = many.find_addresses(server) if many else {}
     # Of many servers, any one would tell its own.

@@ -12,10 +12,10 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from scripts.base import console
+from scripts.base import console, tables
 from scripts.base.errors import UserError
 from scripts.base.text import printable
-from scripts.measuring.one_request import STEP, ask_traced, draw_spans
+from scripts.measuring.one_request import STEP, ask_traced, list_rows
 from scripts.recipes import pipelines
 from scripts.recipes.asking import find_asked
 from scripts.recipes.layout import GPU
@@ -38,8 +38,7 @@ def main() -> None:
         for span in found:
             console.write_json(asdict(span))
     else:
-        for line in draw_spans(found, console.out.width):
-            console.say(line)
+        tables.show("llrl", ("", "", "ms", ""), list_rows(found))
     silent = recipe.network_model(GPU) if server.flavour == "gpu" else None
     if silent and silent not in [each.name for each in found if each.where == STEP]:
         console.say(f"{silent} has no span: Triton computes it, between what does")

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from bundle_serving import infer
+from scripts.base.tables import lay_out
 from scripts.measuring.one_request import (
     describe_best,
     describe_outputs,
-    draw_spans,
     explain_refusal,
     is_one_file,
+    list_rows,
     make_request,
     read_timings,
     spans,
@@ -50,8 +51,10 @@ def test_the_times_add_up() -> None:
 
 
 def test_as_drawn() -> None:
-    *lines, total = draw_spans(spans({"reading": 0.5}, 34.0, TIMINGS), 80)
-    assert total.split() == ["total", "34.5", "ms"]
+    rows = list_rows(spans({"reading": 0.5}, 34.0, TIMINGS))
+    shown = lay_out("llrl", ("", "", "ms", ""), rows, 80)
+    head, *lines, total = (line.plain for line in shown)
+    assert head.split() == ["ms"] and total.split() == ["total", "34.5"]
     (network,) = (line for line in lines if " network " in line)
     assert network.startswith("step    network") and "19.0" in network and network.endswith("█")
 
