@@ -13,7 +13,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from kinds.table.rows import OUTPUT
-from scripts.base.errors import UserError
+from scripts.base.errors import UserError, reword_faults
 
 if TYPE_CHECKING:  # which imports all of their libraries
     from kinds.table.originals import Original
@@ -23,14 +23,9 @@ MULTICLASS = 2  # treelite's TaskType::kMultiClf
 
 
 def convert_graph(original: Original, name: str) -> Any:
-    try:
+    remedy = "serve a model of numbers alone, without parts of your own"
+    with reword_faults(f"{name} cannot be converted to ONNX", remedy):
         return original.as_onnx()
-    except Exception as fault:  # of three libraries, each with its own
-        message = " ".join(str(fault).split())[:200]
-        raise UserError(
-            f"{name} cannot be converted to ONNX: {message}",
-            "serve a model of numbers alone, without parts of your own",
-        ) from None
 
 
 def with_one_output(model: Any, width: int) -> Any:
@@ -64,14 +59,8 @@ def _own(name: str) -> str:
 
 
 def convert_forest(original: Original, name: str) -> Any:
-    try:
+    with reword_faults(f"{name} cannot be served on a GPU, where trees alone are", ELSEWHERE):
         forest = original.as_forest()
-    except Exception as fault:  # of treelite and of three libraries, each with its own
-        message = " ".join(str(fault).split())[:200]
-        raise UserError(
-            f"{name} cannot be served on a GPU, where trees alone are: {message}",
-            ELSEWHERE,
-        ) from None
     header = forest.get_header_accessor()
     if header.get_field("num_target")[0] != 1:
         raise UserError(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinds.table.rows import INPUT, MAKERS
-from scripts.base.errors import UserError
+from scripts.base.errors import UserError, reword_faults
 
 # The newest that onnxmltools writes.
 OPSET = 15
@@ -52,19 +52,10 @@ def load(path: Path) -> Original:
             f"give one ({', '.join(KINDS)}), or serve it beside this one: "
             "make add-model NAME=… FROM=…",
         )
-    try:
+    what = MAKERS[path.suffix]
+    cause, remedy = f"{path.name} cannot be read as a model of {what}", f"save it again with {what}"
+    with reword_faults(cause, remedy):
         return KINDS[path.suffix](path)
-    except UserError:
-        raise
-    except Exception as fault:  # of three libraries, each with its own
-        raise _unreadable(path, fault) from None
-
-
-def _unreadable(path: Path, fault: object) -> UserError:
-    what, message = MAKERS[path.suffix], " ".join(str(fault).split())[:200]
-    return UserError(
-        f"{path.name} cannot be read as a model of {what}: {message}", f"save it again with {what}"
-    )
 
 
 class OfXgboost(Original):
@@ -200,11 +191,8 @@ KINDS: dict[str, Callable[[Path], Original]] = {
 
 def answers(original: Original, rows: NDArray[np.float32], name: str) -> NDArray[np.float32]:
     """One row of numbers for each."""
-    try:
+    with reword_faults(f"{name} cannot be asked", "check it by itself"):
         found = original.predict(rows)
-    except Exception as fault:  # of three libraries, each with its own
-        message = " ".join(str(fault).split())[:200]
-        raise UserError(f"{name} cannot be asked: {message}", "check it by itself") from None
     found = np.asarray(found, np.float32).reshape(len(rows), -1)
     if original.classes and found.shape[1] != len(original.classes):
         raise UserError(

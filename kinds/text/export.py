@@ -22,7 +22,7 @@ from scripts.artefacts.exporting import run
 from scripts.artefacts.manifest import NOTHING, read_pins, write_manifest
 from scripts.artefacts.progress import step, tell
 from scripts.base import files
-from scripts.base.errors import UserError, of_the_machine
+from scripts.base.errors import UserError, reword_faults
 
 BOUNDS = {"fp32": Bound(0.01), "fp16": Bound(0.05)}
 MAKERS = ("torch", "transformers", "tokenizers", "onnx", "onnxscript")
@@ -66,7 +66,9 @@ def export(spec: Classifier, out: Path) -> None:
     with files.whole_folder(out) as draft:
         with step("exporting to ONNX"):
             inside = halve(classifier.module) if spec.precision == "fp16" else classifier.module
-            _write_onnx(inside, spec, draft / "model.onnx")
+            remedy = "give another classifier: SENTIMENT="
+            with reword_faults(f"PyTorch cannot export {spec.source} to ONNX", remedy):
+                to_onnx(inside, spec.longest, "SCORES", draft / "model.onnx")
         with step("comparing ONNX with PyTorch"):
             try:
                 agreement = _compare_onnx(classifier, spec, draft)
@@ -113,17 +115,6 @@ def to_onnx(module: Any, longest: int, output: str, path: Path) -> None:
     mask[1, 8:] = 0
     examples = {"INPUT_IDS": torch.full((2, 16), 2000), "ATTENTION_MASK": mask}
     save(module, examples, ({0: BATCH, 1: tokens}, {0: BATCH, 1: tokens}), output, path)
-
-
-def _write_onnx(module: Any, spec: Classifier, path: Path) -> None:
-    try:
-        to_onnx(module, spec.longest, "SCORES", path)
-    except Exception as fault:  # of the exporter's, of many kinds
-        message = " ".join(str(fault).split()).partition(". ")[0][:200]
-        raise of_the_machine(fault) or UserError(
-            f"PyTorch cannot export {spec.source} to ONNX: {message}",
-            "give another classifier: SENTIMENT=",
-        ) from None
 
 
 def _compare_onnx(classifier: Any, spec: Classifier, out: Path) -> Agreement:

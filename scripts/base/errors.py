@@ -6,7 +6,8 @@ import errno
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from scripts.base import interrupts
@@ -91,6 +92,18 @@ def run_guarded(main: Callable[[], int | None]) -> int:
             _tell(refused)
             return refused.exit_code
         raise
+
+
+@contextmanager
+def reword_faults(cause: str, remedy: str) -> Iterator[None]:
+    """Of other packages, whose exceptions are of many kinds: in one line."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as fault:
+        message = " ".join(str(fault).split()).partition(". ")[0][:200]
+        raise of_the_machine(fault) or UserError(f"{cause}: {message}", remedy) from None
 
 
 def _end_interrupted() -> int:

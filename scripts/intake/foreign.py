@@ -8,7 +8,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from scripts.base.errors import UserError
+from scripts.base.errors import UserError, reword_faults
 from scripts.intake import plain
 from scripts.intake.reading import Reading
 from scripts.intake.signature import HOW, Signature
@@ -18,6 +18,7 @@ OLDEST_OPSET, USUAL_OPSET = 9, 13
 MARK = "own/"
 # ITU-R 601-2 luma in whole numbers, as Pillow computes it; float32 holds them exactly.
 LUMA = np.array([19595, 38470, 7471], np.float32) / 65536
+DAMAGED = "the network is damaged"
 SMALLEST = 1e-30  # whose logarithm exists
 ROUNDED = ("QuantizeLinear", "DynamicQuantize", "QLinear", "ConvInteger", "MatMulInteger")
 
@@ -75,36 +76,23 @@ def _any_batch(shape: Any, batch: int | None) -> Any:
 def _recent(model: Any) -> Any:
     """With operators that take what ours give, and no functions of its own."""
     if model.functions:
-        try:
+        with reword_faults(DAMAGED, HOW):
             from onnx import inliner
 
             model = inliner.inline_local_functions(model)
-        except Exception as fault:
-            raise _explain_damage(fault) from None
     versions = [each.version for each in model.opset_import if each.domain in ("", "ai.onnx")]
     if not versions:
         raise UserError("the network uses none of ONNX's operators", HOW)
     if min(versions) >= OLDEST_OPSET:
         return model
-    try:
+    with reword_faults(f"the network's opset {min(versions)} cannot be brought up to date", HOW):
         return onnx.version_converter.convert_version(model, USUAL_OPSET)
-    except Exception as fault:
-        message = " ".join(str(fault).split())[:200]
-        raise UserError(
-            f"the network's opset {min(versions)} cannot be brought up to date: {message}", HOW
-        ) from None
 
 
 def _rename_clashes(model: Any) -> Any:
     """None of its names is one of ours."""
-    try:
+    with reword_faults(DAMAGED, HOW):
         return onnx.compose.add_prefix(model, MARK, rename_functions=False)
-    except Exception as fault:
-        raise _explain_damage(fault) from None
-
-
-def _explain_damage(fault: Exception) -> UserError:
-    return UserError(f"the network is damaged: {' '.join(str(fault).split())[:200]}", HOW)
 
 
 def has_eight_bits(nodes: Any) -> bool:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scripts.artefacts.exporting import start
 from scripts.artefacts.progress import step
 from scripts.base import files
-from scripts.base.errors import UserError
+from scripts.base.errors import UserError, reword_faults
 
 # The newest that tf2onnx writes without a word.
 OPSET = 18
@@ -57,16 +57,9 @@ def convert(source: Path, size: tuple[int, int], path: Path) -> None:
 
 
 def _load_network(source: Path) -> Network:
-    try:
+    remedy = "save it again: model.export('folder')"
+    with reword_faults(f"{source.name} cannot be read by TensorFlow", remedy):
         network = _of_keras(source) if source.is_file() else _of_saved_model(source)
-    except UserError:
-        raise
-    except Exception as fault:  # of many kinds
-        message = " ".join(str(fault).split())[:200]
-        raise UserError(
-            f"{source.name} cannot be read by TensorFlow: {message}",
-            "save it again: model.export('folder')",
-        ) from None
     if network.taken.shape.rank != 4:
         raise UserError(
             f"{source.name} takes {network.taken.shape}, not pictures",
@@ -114,15 +107,11 @@ def _convert_network(network: Network, source: Path, path: Path) -> None:
     import tf2onnx
 
     described = tf.TensorSpec(network.taken.shape, network.taken.dtype, name="pixels")
-    try:
+    remedy = "export it yourself: ONNX=net.onnx"
+    with reword_faults(f"tf2onnx cannot convert {source.name}", remedy):
         tf2onnx.convert.from_function(
             tf.function(network.call), [described], opset=OPSET, output_path=str(path)
         )
-    except Exception as fault:  # of many kinds
-        message = " ".join(str(fault).split())[:200]
-        raise UserError(
-            f"tf2onnx cannot convert {source.name}: {message}", "export it yourself: ONNX=net.onnx"
-        ) from None
 
 
 def _require_the_same(network: Network, size: tuple[int, int], path: Path) -> None:

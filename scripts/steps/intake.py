@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from scripts.artefacts.exporting import start
 from scripts.artefacts.progress import step
 from scripts.base import files
-from scripts.base.errors import NoWeights, UserError, of_the_machine
+from scripts.base.errors import NoWeights, UserError, of_the_machine, reword_faults
 from scripts.base.paths import expand
 from scripts.intake import metadata, torch_files
 from scripts.intake.metadata import Found
@@ -388,14 +388,9 @@ def _export(module: nn.Module, pictures: dict[str, Any], path: Path) -> None:
 def _trace(module: Any, example: Any, path: Path) -> None:
     from scripts.artefacts.onnx_file import trace_to_file
 
-    try:
+    remedy = f"try another SIZE=, or save it as {SAVE}"
+    with reword_faults("PyTorch cannot export it to ONNX", remedy):
         trace_to_file(module, "pixels", example, "output", path)
-    except Exception as fault:
-        message = " ".join(str(fault).split()).partition(". ")[0][:200]
-        raise of_the_machine(fault) or UserError(
-            f"PyTorch cannot export it to ONNX: {message}",
-            f"try another SIZE=, or save it as {SAVE}",
-        ) from None
 
 
 def _require_the_same(module: Any, example: Any, path: Path) -> None:

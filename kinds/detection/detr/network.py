@@ -25,7 +25,7 @@ from kinds.detection.serving.detection import (
     Rules,
 )
 from scripts.artefacts.onnx_file import BATCH, save, trace_to_file
-from scripts.base.errors import UserError
+from scripts.base.errors import UserError, reword_faults
 from scripts.intake import metadata
 from scripts.intake.original import rows, session
 from scripts.intake.plain import make_rgb
@@ -151,18 +151,13 @@ def _load_folder(folder: Path, side: int) -> tuple[nn.Module, Any]:
     transformers_logging.disable_progress_bar()
     square = {"height": side, "width": side}
     without_code = {"trust_remote_code": False}  # None: it asks at the terminal
-    try:
+    with reword_faults(f"transformers cannot read {folder.name} as a detector", ANOTHER):
         module, found = AutoModelForObjectDetection.from_pretrained(
             folder, output_loading_info=True, **without_code
         )
         processor = AutoImageProcessor.from_pretrained(
             folder, size=square, backend="pil", **without_code
         )
-    except Exception as fault:  # of a dozen kinds
-        message = " ".join(str(fault).split()).partition(". ")[0][:200]
-        raise UserError(
-            f"transformers cannot read {folder.name} as a detector: {message}", ANOTHER
-        ) from None
     require_whole(folder.name, module, found)
     if not hasattr(processor, "post_process_object_detection"):
         raise UserError(f"{type(processor).__name__} reads no boxes", ANOTHER)
@@ -171,16 +166,10 @@ def _load_folder(folder: Path, side: int) -> tuple[nn.Module, Any]:
 
 def _ask_black(module: nn.Module, side: int) -> Any:
     """What it says of a black picture."""
-    try:
-        with torch.inference_mode():
-            output = module(pixel_values=torch.zeros(1, 3, side, side))
+    cause = f"{type(module).__name__} gives no boxes of a square of {side} pixels"
+    with reword_faults(cause, f"try another SIZE=, or {ANOTHER}"), torch.inference_mode():
+        output = module(pixel_values=torch.zeros(1, 3, side, side))
         (_, queries, _), (_, boxes, corners) = output.logits.shape, output.pred_boxes.shape
-    except Exception as fault:  # whatever its code raises
-        message = " ".join(str(fault).split())[:200]
-        raise UserError(
-            f"{type(module).__name__} gives no boxes of a square of {side} pixels: {message}",
-            f"try another SIZE=, or {ANOTHER}",
-        ) from None
     if (boxes, corners) != (queries, BOX):
         raise UserError(
             f"{type(module).__name__} gives {boxes} boxes of {corners} numbers", ANOTHER
@@ -197,11 +186,8 @@ def to_onnx(model: nn.Module, side: int, answers: str, path: Path) -> None:
         return
     except Exception:
         path.unlink(missing_ok=True)
-    try:
+    with reword_faults("PyTorch cannot export it to ONNX", ANOTHER):
         trace_to_file(model, "input", example, "output", path)
-    except Exception as fault:
-        message = " ".join(str(fault).split()).partition(". ")[0][:200]
-        raise UserError(f"PyTorch cannot export it to ONNX: {message}", ANOTHER) from None
     _require_the_same(model, side, answers, path)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from bundle_serving.process import processes
 from scripts.base import disk, files
-from scripts.base.errors import UserError, of_the_machine, run_guarded
+from scripts.base.errors import UserError, of_the_machine, reword_faults, run_guarded
 from scripts.recipes import pipelines
 from scripts.repository import archive, history, live, place
 from scripts.repository.shared import Shared
@@ -175,6 +175,24 @@ def test_a_disk_that_is_full_for_temporary_files_too(
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith(f"error: {said}") and "make room" in line
         assert re.search(r"disk at \S+ has \d+ MB left", line)
+
+
+def test_a_fault_of_another_package_is_one_line() -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    for fault, said in (
+        (
+            RuntimeError("no\n such key. See the log"),
+            "it cannot be read: no such key; save it again",
+        ),
+        (UserError("its own", "words"), "its own; words"),
+        (full, "no space left on device"),
+    ):
+        with (
+            pytest.raises(UserError) as refusal,
+            reword_faults("it cannot be read", "save it again"),
+        ):
+            raise fault
+        assert f"{refusal.value.cause}; {refusal.value.remedy}".startswith(said)
 
 
 def test_what_is_no_machines_fault_keeps_its_traceback() -> None:
