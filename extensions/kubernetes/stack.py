@@ -2,9 +2,7 @@
 run on this machine, which has kubectl."""
 
 import json
-import os
 import shutil
-import signal
 import subprocess
 import time
 from base64 import b64encode
@@ -12,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import psutil
 import yaml
@@ -279,28 +276,24 @@ class KubernetesStack(Servers):
         for task in self.servers():
             if task.fingerprint != fingerprint or task.runs:
                 continue
-            for previous in (["--previous"], []):
-                with suppress(UserError):
-                    said = self._read_log(task, *previous)
-                    ended = [line for line in said.splitlines() if "the server is ended: " in line]
-                    if found := (ended[-1:] or [first_error(said) or ""])[0]:
-                        return found.partition("the server is ended: ")[2] or found
+            for said in self._read_logs(task):
+                ended = [line for line in said.splitlines() if "the server is ended: " in line]
+                if found := (ended[-1:] or [first_error(said) or ""])[0]:
+                    return found.partition("the server is ended: ")[2] or found
             if task.error:
                 return task.error
         return "the cluster gives no reason"
 
     def read_log(self, fingerprint: str) -> str:
-        said = ""
-        for task in self.servers():
-            if task.fingerprint == fingerprint:
-                for previous in (["--previous"], []):
-                    with suppress(UserError):
-                        said += self._read_log(task, "--prefix", *previous)
-        return said
+        its_own = [task for task in self.servers() if task.fingerprint == fingerprint]
+        return "".join(said for task in its_own for said in self._read_logs(task, "--prefix"))
 
-    def _read_log(self, task: Task, *options: str) -> str:
+    def _read_logs(self, task: Task, *options: str) -> Iterator[str]:
+        """Of its container, and first of the one before if there was one."""
         words = ("logs", task.name, "--container=server", "--tail=2000", *options)
-        return self._kubectl.run(*words, patience=0)
+        for previous in (["--previous"], []):
+            with suppress(UserError):
+                yield self._kubectl.run(*words, *previous, patience=0)
 
     def alive(self, service: str = SERVER) -> bool:
         found = super().alive()
@@ -347,14 +340,14 @@ class KubernetesStack(Servers):
 
     def find_address(self, known: State, address: str) -> Address:
         try:
-            forwarded = json.loads(RELAY.read_text())["pods"][address][str(HTTP)]
-        except (OSError, ValueError, KeyError):
+            forwarded = files.read_json(RELAY)["pods"][address][str(HTTP)]
+        except KeyError:
             raise ConnectionError(f"{address} is not reached") from None
         return replace(known.http, host=HOST, port=forwarded)
 
     def _require_relay(self) -> None:
         """It runs, and for this cluster; else it is started."""
-        if self._find_relay():
+        if _find_relay(self._relay_command[1:]):
             return
         self._end_relay()
         wanted = {"HTTP_PORT": self._settings.http_port, "GRPC_PORT": self._settings.grpc_port}
@@ -385,33 +378,29 @@ class KubernetesStack(Servers):
         return [str(PYTHON), "-m", "extensions.kubernetes.relay", *words]
 
     def _is_open(self, pid: int) -> bool:
-        with suppress(OSError, ValueError):
-            noted: dict[str, Any] = json.loads(RELAY.read_text())
-            return bool(noted["pid"] == pid and noted["pods"])
-        return False
-
-    def _find_relay(self) -> int | None:
-        """That leads there, by its number."""
-        with suppress(OSError, ValueError, psutil.Error):
-            pid = int(json.loads(RELAY.read_text())["pid"])
-            if psutil.Process(pid).cmdline()[1:] == self._relay_command[1:]:
-                return pid
-        return None
+        noted = files.read_json(RELAY)
+        return noted.get("pid") == pid and bool(noted["pods"])
 
     def _end_relay(self) -> None:
-        with suppress(OSError, ValueError, psutil.Error):
-            pid = int(json.loads(RELAY.read_text())["pid"])
-            if str(RELAY) in psutil.Process(pid).cmdline():
-                os.kill(pid, signal.SIGTERM)
-                psutil.Process(pid).wait(10)
+        if relay := _find_relay([str(RELAY)]):
+            with suppress(psutil.Error):
+                relay.terminate()
+                relay.wait(10)
         RELAY.unlink(missing_ok=True)
 
 
+def _find_relay(words: list[str]) -> psutil.Process | None:
+    """The one of this checkout, if its command ends so."""
+    with suppress(KeyError, psutil.Error):
+        relay = psutil.Process(files.read_json(RELAY)["pid"])
+        if relay.cmdline()[-len(words) :] == words:
+            return relay
+    return None
+
+
 def _read_deployed() -> list[Object]:
-    with suppress(OSError):
-        found: list[Object] = json.loads(DEPLOYED.read_text())
-        return found
-    return []
+    found: list[Object] = json.loads(DEPLOYED.read_text()) if DEPLOYED.exists() else []
+    return found
 
 
 def _require_deployed(known: State) -> list[Object]:

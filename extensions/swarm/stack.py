@@ -65,6 +65,7 @@ ROLLBACK = "rollback_started"
 GOING_ON = ("updating", ROLLBACK)
 STOPPED = ("paused", "rollback_paused", "rollback_completed")
 LEAVE_S = 60
+NO_REASON = "its engine gives no reason"
 HAND_OVER = "hand it over (make swarm-load NODES=ssh://user@node), or push it (make images PUSH=…)"
 
 
@@ -227,7 +228,7 @@ class SwarmStack(Servers):
         with console.waiting("starting the canary") as waiting:
             while sum(task.runs for task in self.tasks(CANARY)) < count:
                 late = waiting.seconds > TRIES * self._settings.start_timeout
-                if late or self._list_ended(wanted.fingerprint):
+                if late or _find_ended(self._list_servers(wanted.fingerprint)):
                     raise self.refuse(wanted.fingerprint, "it does not start")
                 time.sleep(0.5)
 
@@ -420,10 +421,8 @@ class SwarmStack(Servers):
         )
 
     def _of_balancers(self) -> str:
-        tasks = self._manager.services.get(f"{self.project}_{BALANCER}").tasks()
-        ended = [each["Status"] for each in tasks if each["Status"]["State"] in FAILED]
-        last = max(ended, key=lambda status: str(status["Timestamp"]), default=None)
-        return str(last.get("Err", "it ended by itself") if last else "its engine gives no reason")
+        last = _find_ended(self._list_tasks(BALANCER))
+        return str(last["Status"].get("Err", "it ended by itself") if last else NO_REASON)
 
     def _list_tasks(self, *services: str) -> list[dict[str, Any]]:
         """Also those that have ended."""
@@ -437,17 +436,11 @@ class SwarmStack(Servers):
         found = self._list_tasks(SERVER, CANARY)
         return [each for each in found if _fingerprint(each) == fingerprint]
 
-    def _list_ended(self, fingerprint: str) -> list[dict[str, Any]]:
-        """Its servers that ended by themselves."""
-        found = self._list_servers(fingerprint)
-        return [each for each in found if each["Status"]["State"] in FAILED]
-
     def explain(self, fingerprint: str) -> str:
         """What the server said that ended last, or else its engine."""
-        ended = self._list_ended(fingerprint)
-        last = max(ended, key=lambda task: str(task["Status"]["Timestamp"]), default=None)
+        last = _find_ended(self._list_servers(fingerprint))
         if last is None:
-            return "its engine gives no reason"
+            return NO_REASON
         said = _read_log(last["ID"], "--raw")
         if found := re.findall(r"error: the server is ended: (.*)", said):
             return str(found[-1])
@@ -483,6 +476,12 @@ class SwarmStack(Servers):
         shutil.rmtree(FOLDER, ignore_errors=True)
         state.forget()
         return was
+
+
+def _find_ended(tasks: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The last that ended by itself."""
+    ended = (each for each in tasks if each["Status"]["State"] in FAILED)
+    return max(ended, key=lambda task: str(task["Status"]["Timestamp"]), default=None)
 
 
 def _read_log(task: str, *options: str) -> str:
