@@ -128,14 +128,9 @@ class Served:
 
     def refresh(self) -> None:
         """Soon, in the background: no request waits for what it is called in metrics."""
-        if time.monotonic() > self._asked + REFRESHED_S and self._asking is None:
-            self._asking = asyncio.create_task(self.pipelines())
-            self._asking.add_done_callback(self._ask_again)
-
-    def _ask_again(self, task: asyncio.Task[Any]) -> None:
-        self._asking = None
-        if not task.cancelled():
-            task.exception()  # a server that starts; the next request tries again
+        asks = self._asking is not None and not self._asking.done()
+        if time.monotonic() > self._asked + REFRESHED_S and not asks:
+            self._asking = asyncio.create_task(self.look())
 
     async def look(self) -> None:
         """So that what is gone is not told; a server that starts tells nothing."""

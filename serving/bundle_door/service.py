@@ -5,6 +5,7 @@ import hmac
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from bundle_door.answers import Answer, Refused
@@ -42,33 +43,24 @@ VARY = "Accept-Encoding, Origin"
 FOREIGN = ("cross-site", "same-site")
 
 
+@dataclass
 class Service:
-    def __init__(
-        self,
-        routes: list[Route],
-        load: Load,
-        admin_key: str | None,
-        origins: Collection[str],
-        observe: Observe,
-        keys: bool = False,
-        own_id: str = "",
-    ) -> None:
-        self._routes = routes
-        self._limits = load.limits
-        self._admin_key = admin_key
-        self._origins = origins
-        self._observe = observe
-        self._keys, self._own_id = keys, own_id
-        self.load = load
+    routes: list[Route]
+    load: Load
+    admin_key: str | None
+    origins: Collection[str]
+    observe: Observe
+    keys: bool = False
+    own_id: str = ""
 
     async def __call__(self, incoming: Incoming) -> Answer:
         """Cancelled, when the client hangs up, it cancels what it has asked Triton."""
         arrived = time.monotonic_ns()
-        note = note_of(incoming.headers, self._keys, self._own_id)
+        note = note_of(incoming.headers, self.keys, self.own_id)
         try:
             answer = await self._answer(incoming, arrived, note)
         except asyncio.CancelledError:
-            self._observe(incoming, note, HUNG_UP, 0, time.monotonic_ns() - arrived)
+            self.observe(incoming, note, HUNG_UP, 0, time.monotonic_ns() - arrived)
             raise
         except Refused as refused:
             answer = refused.answer()
@@ -77,7 +69,7 @@ class Service:
             log_traceback(fault)
             answer = Refused(500, "internal error in the door; see its log (make logs)").answer()
         size, duration = len(answer.body), time.monotonic_ns() - arrived
-        self._observe(incoming, note, answer.status, size, duration)
+        self.observe(incoming, note, answer.status, size, duration)
         if size > READ_AT_ONCE:
             client = note.client or address_of(incoming.headers)
             held = self.load.hold_answer(size, client, incoming.hang_up)
@@ -87,10 +79,10 @@ class Service:
 
     async def _answer(self, incoming: Incoming, arrived: int, note: Note) -> Answer:
         method, headers = incoming.method, incoming.headers
-        check_origin(headers, self._origins)
+        check_origin(headers, self.origins)
         if method == "OPTIONS" and "access-control-request-method" in headers:
             return Answer(status=204)
-        route, handler, named = find_route(self._routes, method, incoming.path)
+        route, handler, named = find_route(self.routes, method, incoming.path)
         if route.admin:
             self._check_admin(headers)
         encoding = choose_encoding(headers.get("accept-encoding", ""))
@@ -117,7 +109,7 @@ class Service:
     def _cors(self, headers: Mapping[str, str]) -> dict[str, str]:
         """For browsers: pages from these origins may send requests and read the answers."""
         origin = headers.get("origin", "")
-        if origin not in self._origins:
+        if origin not in self.origins:
             return {}
         return {
             "access-control-allow-origin": origin,
@@ -127,12 +119,12 @@ class Service:
         }
 
     def _check_admin(self, headers: Mapping[str, str]) -> None:
-        given, key = headers.get(ADMIN_KEY, "").encode(), self._admin_key
+        given, key = headers.get(ADMIN_KEY, "").encode(), self.admin_key
         if key is None or not hmac.compare_digest(given, key.encode()):
             raise Refused(403, f"This API is restricted, expecting header '{ADMIN_KEY}'")
 
     async def _body(self, incoming: Incoming, share: Share, note: Note) -> list[bytes]:
-        headers, limit = incoming.headers, self._limits.body_bytes
+        headers, limit = incoming.headers, self.load.limits.body_bytes
         if int(headers.get("content-length", 0)) > limit:
             raise too_large(limit)
         # By whose key it is, else by its address.

@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from msgspec.structs import asdict
@@ -27,29 +27,22 @@ from bundle_serving.protocol.kserve import pb
 Named = Mapping[str, str]
 
 
+@dataclass
 class Api:
     """The handlers; `named` has the parts of the path: model, version, region."""
 
-    def __init__(
-        self,
-        triton: Triton,
-        steps: Steps,
-        own_id: str = "",
-        keys: Charged | None = None,
-    ) -> None:
-        """With the id of our own requests."""
-        self._triton = triton
-        self._steps = steps
-        self._own_id = own_id
-        self._keys = keys
+    triton: Triton
+    steps: Steps
+    own_id: str = ""  # of our own requests
+    keys: Charged | None = None
 
     # Inference
 
     async def infer(self, request: Request, named: Named) -> Answer:
         """With `timings=1`, Server-Timing tells of its steps; our own requests have none."""
         if request.is_own or request.query.get(TIMINGS) != "1":
-            return await self._infer(request, named, self._own_id if request.is_own else "")
-        with self._steps.following() as followed:
+            return await self._infer(request, named, self.own_id if request.is_own else "")
+        with self.steps.following() as followed:
             answer = await self._infer(request, named, followed.id)
             timeline = await read_timeline(request, followed)
         return replace(answer, headers={**answer.headers, **timeline.header()})
@@ -60,17 +53,17 @@ class Api:
         length = header_length(request.headers.get(HEADER_LENGTH), request.size)
         may = request.may_be_repeated
         if length is None:
-            signature = await self._triton.signature(model, version, waits=waits)
+            signature = await self.triton.signature(model, version, waits=waits)
             asked = from_raw(model, version, request.chunks, signature, (), request_id, may)
         else:
             asked = from_body(model, version, request.body, length, may, request_id)
-            if self._keys and asked.rows > 1:
-                answer = await self._triton.describe("ModelConfig", model, version, waits)
+            if self.keys and asked.rows > 1:
+                answer = await self.triton.describe("ModelConfig", model, version, waits)
                 # As many as it takes at most; a batch of more is refused.
                 rows = min(asked.rows, answer.config.max_batch_size)
-                charge_once(self._keys, request.note, rows - 1)
+                charge_once(self.keys, request.note, rows - 1)
         try:
-            response = await self._triton.infer(model, asked, request.onwards, waits=waits)
+            response = await self.triton.infer(model, asked, request.onwards, waits=waits)
         except Refused as refused:
             raise hide_id(refused, request_id, asked.id) from None
         if request_id:
@@ -80,13 +73,13 @@ class Api:
     # Health
 
     async def live(self, request: Request, named: Named) -> Answer:
-        return Answer(status=200 if (await self._triton.ask("ServerLive")).live else 503)
+        return Answer(status=200 if (await self.triton.ask("ServerLive")).live else 503)
 
     async def ready(self, request: Request, named: Named) -> Answer:
-        return Answer(status=200 if (await self._triton.ask("ServerReady")).ready else 503)
+        return Answer(status=200 if (await self.triton.ask("ServerReady")).ready else 503)
 
     async def model_ready(self, request: Request, named: Named) -> Answer:
-        answer = await self._triton.ask("ModelReady", **model(named))
+        answer = await self.triton.ask("ModelReady", **model(named))
         if not answer.ready:
             raise Refused(400, "Model version not ready")
         return Answer()
@@ -94,7 +87,7 @@ class Api:
     # Metadata
 
     async def server(self, request: Request, named: Named) -> Answer:
-        return as_json(plain(await self._triton.ask("ServerMetadata")))
+        return as_json(plain(await self.triton.ask("ServerMetadata")))
 
     async def model(self, request: Request, named: Named) -> Answer:
         return as_json(plain(await self._describe("ModelMetadata", request, named)))
@@ -104,22 +97,24 @@ class Api:
 
     async def _describe(self, method: str, request: Request, named: Named) -> Any:
         waits = not request.is_own
-        return await self._triton.describe(method, named["model"], named["version"], waits)
+        return await self.triton.describe(method, named["model"], named["version"], waits)
 
     async def statistics(self, request: Request, named: Named) -> Answer:
-        return as_json(plain(await self._triton.ask("ModelStatistics", **model(named))))
+        return as_json(plain(await self.triton.ask("ModelStatistics", **model(named))))
 
     # The model repository
 
     async def index(self, request: Request, named: Named) -> Answer:
         wanted = self._json(request, kserve.Index)
-        answer = await self._triton.ask("RepositoryIndex", ready=wanted.ready)
-        return as_json([without_empty(plain(model)) for model in answer.models])
+        answer = await self.triton.ask("RepositoryIndex", ready=wanted.ready)
+        told = map(plain, answer.models)
+        # As Triton does, without what is empty.
+        return as_json([{name: value for name, value in each.items() if value} for each in told])
 
     async def load(self, request: Request, named: Named) -> Answer:
         wanted = self._json(request, kserve.Load).parameters
         parameters = {name: load_parameter(name, value) for name, value in wanted.items()}
-        await self._triton.ask(
+        await self.triton.ask(
             "RepositoryModelLoad", model_name=named["model"], parameters=parameters
         )
         return Answer()
@@ -127,7 +122,7 @@ class Api:
     async def unload(self, request: Request, named: Named) -> Answer:
         wanted = self._json(request, kserve.Unload).parameters
         dependents = pb.ModelRepositoryParameter(bool_param=wanted.unload_dependents)
-        await self._triton.ask(
+        await self.triton.ask(
             "RepositoryModelUnload",
             model_name=named["model"],
             parameters={"unload_dependents": dependents},
@@ -153,16 +148,14 @@ class Api:
 
     async def _ask_memory(self, what: str, named: Named, **fields: Any) -> Any:
         method = f"{named['memory'].title()}SharedMemory{what}"
-        return await self._triton.ask(method, name=named["region"], **fields)
+        return await self.triton.ask(method, name=named["region"], **fields)
 
     # Trace and log
 
     async def trace(self, request: Request, named: Named) -> Answer:
         wanted = self._changes(request, kserve.TraceSettings)
         settings = {name: trace_setting(value) for name, value in wanted.items()}
-        answer = await self._triton.ask(
-            "TraceSetting", model_name=named["model"], settings=settings
-        )
+        answer = await self.triton.ask("TraceSetting", model_name=named["model"], settings=settings)
         return as_json(
             {name: read_trace(name, value.value) for name, value in answer.settings.items()}
         )
@@ -170,7 +163,7 @@ class Api:
     async def logging(self, request: Request, named: Named) -> Answer:
         wanted = self._changes(request, kserve.LogSettings)
         settings = {name: log_setting(value) for name, value in wanted.items() if value is not None}
-        answer = await self._triton.ask("LogSettings", settings=settings)
+        answer = await self.triton.ask("LogSettings", settings=settings)
         return as_json({name: the_one(value) for name, value in answer.settings.items()})
 
     def _changes(self, request: Request, kind: Any) -> Any:
@@ -195,11 +188,6 @@ def model(named: Named) -> dict[str, str]:
     return {"name": named["model"], "version": named["version"]}
 
 
-def without_empty(values: dict[str, Any]) -> dict[str, Any]:
-    """Like Triton's index."""
-    return {name: value for name, value in values.items() if value}
-
-
 def load_parameter(name: str, value: str) -> Any:
     if not name.startswith("file:"):
         return pb.ModelRepositoryParameter(string_param=value)
@@ -219,11 +207,8 @@ def read_trace(name: str, values: Any) -> Any:
 
 
 def log_setting(value: bool | int | str) -> Any:
-    if isinstance(value, bool):
-        return pb.LogSettingsRequest.SettingValue(bool_param=value)
-    if isinstance(value, int):
-        return pb.LogSettingsRequest.SettingValue(uint32_param=value)
-    return pb.LogSettingsRequest.SettingValue(string_param=value)
+    name = {bool: "bool_param", int: "uint32_param", str: "string_param"}[type(value)]
+    return pb.LogSettingsRequest.SettingValue(**{name: value})
 
 
 def the_one(message: Any) -> Any:

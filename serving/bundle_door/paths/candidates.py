@@ -4,7 +4,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from zlib import crc32
 
 from bundle_door.answers import Answer
@@ -26,59 +26,52 @@ SLOWER, LEAST_S, RESTS_S = 3, 1.0, 5.0
 LAST_ANSWERS = 100
 
 
+@dataclass
 class Sharing:
     """A handler: what is asked of a model may be answered by its candidate; if that fails, by the
     model."""
 
-    def __init__(
-        self,
-        handler: Handler,
-        asks: str,
-        observed: Observer,
-        served: Served,
-        shadowing: Shadowing,
-        protocol: str = HTTP,
-    ) -> None:
-        self._handler, self._asks = handler, asks
-        self._protocol = protocol
-        self._observed, self._served = observed, served
-        self._shadowing = shadowing
+    handler: Handler
+    asks: str
+    observed: Observer
+    served: Served
+    shadowing: Shadowing
+    protocol: str = HTTP
+
+    def __post_init__(self) -> None:
         self._took: dict[str, deque[float]] = {}  # by the live models, while they have candidates
         self._rests_until: dict[Candidate, float] = {}
 
     async def __call__(self, request: Request, named: Mapping[str, str]) -> Answer:
-        model = named["model"] or request.query.get("model", self._asks)
-        if found := self._served.find_elsewhere(model):
+        model = named["model"] or request.query.get("model", self.asks)
+        if found := self.served.find_elsewhere(model):
             return await self._ask_elsewhere(*found, request, named)
-        candidate = self._served.candidates.get(model)
+        candidate = self.served.candidates.get(model)
         if candidate is None:
-            return await self._handler(request, named)
+            return await self.handler(request, named)
         is_meant = request.is_own or named["version"] or LIVE_ONLY in request.headers
-        if is_meant:
-            return await self._ask_live(model, request, named)
-        if not is_chosen(request, candidate) or self._rests(candidate):
-            began = time.monotonic()
-            answer = await self._ask_live(model, request, named)
-            if is_good(answer) and is_picked(request, candidate):
-                self._copy(candidate, request, named, answer, time.monotonic() - began)
+        rests = time.monotonic() < self._rests_until.get(candidate, 0.0)
+        if is_meant or rests or not is_chosen(request, candidate):
+            answer, took = await self._ask_live(model, request, named)
+            if not is_meant and is_good(answer) and is_picked(request, candidate):
+                self._copy(candidate, request, named, answer, took)
             return answer
         began, is_late = time.monotonic(), False
         try:
             given = await self._ask_candidate(model, candidate, request, named)
         except Gone:
-            return await self._ask_live(model, request, named)
+            return (await self._ask_live(model, request, named))[0]
         except TimeoutError:
             given, is_late = None, True
         if given:
             request.note.answered_by = candidate.model
             return replace(given, headers={**given.headers, ANSWERED_BY: candidate.version})
         took = time.monotonic() - began
-        answer = await self._ask_live(model, request, named)
-        of_live = time.monotonic() - began - took
+        answer, of_live = await self._ask_live(model, request, named)
         # So that it was the candidate's fault: and not that of what takes either as long.
         if is_good(answer) and not (is_late and took < SLOWER * of_live):
-            series = (candidate.model, candidate.version, self._protocol)
-            self._observed.request(series, 500, took)
+            series = (candidate.model, candidate.version, self.protocol)
+            self.observed.request(series, 500, took)
         return answer
 
     def _copy(
@@ -91,7 +84,7 @@ class Sharing:
     ) -> None:
         copy, path = ask_instead(candidate, request, named)
         copy.note = Note(new_id(), is_own=True)
-        self._shadowing.offer(candidate, lambda: self._handler(copy, path), answer, took, request)
+        self.shadowing.offer(candidate, lambda: self.handler(copy, path), answer, took, request)
 
     async def _ask_elsewhere(
         self, model: str, candidate: Candidate, request: Request, named: Mapping[str, str]
@@ -100,14 +93,17 @@ class Sharing:
         by_name = replace(request, query={**request.query, "model": model})
         asked, path = ask_instead(candidate, by_name, {**named, "model": named["model"] and model})
         request.note.answered_by = candidate.model
-        return await self._handler(asked, path)
+        return await self.handler(asked, path)
 
-    async def _ask_live(self, model: str, request: Request, named: Mapping[str, str]) -> Answer:
+    async def _ask_live(
+        self, model: str, request: Request, named: Mapping[str, str]
+    ) -> tuple[Answer, float]:
+        """And how long it took."""
         began = time.monotonic()
-        answer = await self._handler(request, named)
-        took = self._took.setdefault(model, deque(maxlen=LAST_ANSWERS))
-        took.append(time.monotonic() - began)
-        return answer
+        answer = await self.handler(request, named)
+        took = time.monotonic() - began
+        self._took.setdefault(model, deque(maxlen=LAST_ANSWERS)).append(took)
+        return answer, took
 
     async def _ask_candidate(
         self, model: str, candidate: Candidate, request: Request, named: Mapping[str, str]
@@ -116,13 +112,10 @@ class Sharing:
         asked, path = ask_instead(candidate, request, named)
         seconds = max(LEAST_S, SLOWER * max(self._took.get(model, [0.0])))
         try:
-            return await ask_candidate(candidate, lambda: self._handler(asked, path), seconds)
+            return await ask_candidate(candidate, lambda: self.handler(asked, path), seconds)
         except TimeoutError:
             self._rests_until[candidate] = time.monotonic() + RESTS_S
             raise
-
-    def _rests(self, candidate: Candidate) -> bool:
-        return time.monotonic() < self._rests_until.get(candidate, 0.0)
 
 
 def ask_instead(

@@ -65,14 +65,14 @@ class Histogram(Family):
         self.counts: dict[Labels, list[int]] = {}
         self.sums: dict[Labels, float] = {}
 
-    def observe(self, value: float, *labels: str, times: int = 1) -> None:
+    def observe(self, value: float, *labels: str) -> None:
         if (counts := self.counts.get(labels)) is None:
             if len(self.counts) >= MOST_SERIES:
                 return
             counts = self.counts[labels] = [0] * (len(self.bounds) + 1)
             self.sums[labels] = 0.0
-        counts[bisect_left(self.bounds, value)] += times
-        self.sums[labels] += value * times
+        counts[bisect_left(self.bounds, value)] += 1
+        self.sums[labels] += value
 
     def samples(self) -> Iterator[str]:
         for labels, counts in sorted(self.counts.items()):

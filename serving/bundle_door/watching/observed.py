@@ -4,7 +4,7 @@ of both."""
 import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,9 +19,8 @@ SLOT_S, SLOTS = 5, 180
 MINUTE = 60 // SLOT_S
 # And so many of the last requests that were refused or failed.
 MOST_ERRORS = 30
-# A percentile of fewer answers is one of them.
-PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
-LEAST_ANSWERS = {"p50_ms": 1, "p95_ms": 20, "p99_ms": 100}
+# With so many answers at least: of fewer it is one of them.
+PERCENTILES = {"p50_ms": (0.5, 1), "p95_ms": (0.95, 20), "p99_ms": (0.99, 100)}
 
 HTTP, GRPC = "http", "grpc"
 OK, REFUSED, BUSY, FAILED = "ok", "refused", "busy", "failed"
@@ -116,34 +115,37 @@ class Recent:
                 continue
             gone, _ = slots[at - MINUTE]
             minute = [a - b for a, b in zip(minute, gone, strict=True)]
-            answered = sum(minute)
-            for name, count in zip(NO_ANSWER, unanswered, strict=True):
-                found[name].append(count)
-            for name, share in PERCENTILES.items():
-                enough = answered >= LEAST_ANSWERS[name]
-                known_ms = milliseconds(quantile(SECONDS, minute, share)) if enough else None
-                found[name].append(known_ms)
+            for name, value in (unanswered | find_percentiles(minute)).items():
+                found[name].append(value)
         return found
 
 
-def _add_up(slots: Iterable[Slot]) -> tuple[list[int], list[int]]:
+def _add_up(slots: Iterable[Slot]) -> tuple[list[int], dict[str, Any]]:
     """Their answers, and what had none."""
     each = [Slot(), *slots]
     counts = list(map(sum, zip(*(slot.counts for slot in each), strict=True)))
-    return counts, [sum(getattr(slot, what) for slot in each) for what in NO_ANSWER]
+    return counts, {what: sum(getattr(slot, what) for slot in each) for what in NO_ANSWER}
+
+
+def find_percentiles(counts: Sequence[int]) -> dict[str, float | None]:
+    """None where there are too few answers."""
+    answered = sum(counts)
+    return {
+        name: milliseconds(quantile(SECONDS, counts, share)) if answered >= least else None
+        for name, (share, least) in PERCENTILES.items()
+    }
 
 
 def _summary(series: Series, slots: list[Slot | None], begun_s: float) -> dict[str, Any]:
     """With the slot that is still being filled, since so long: who looks has no time to wait."""
     last = [slot for slot in slots[-MINUTE:] if slot]
     counts, unanswered = _add_up(last)
-    answered, told = sum(counts), dict(zip(NO_ANSWER, unanswered, strict=True))
+    answered = sum(counts)
     return {
         "pipeline": series[0], "version": series[1], "protocol": series[2],
         "per_second": round(answered / ((MINUTE - 1) * SLOT_S + begun_s), 2),
-        "answered": answered, "asked": answered + told[FAILED], **told,
-        **{name: milliseconds(quantile(SECONDS, counts, share)) if answered >= LEAST_ANSWERS[name]
-           else None for name, share in PERCENTILES.items()},
+        "answered": answered, "asked": answered + unanswered[FAILED], **unanswered,
+        **find_percentiles(counts),
         "throughput": [sum(slot.counts) / SLOT_S if slot else 0 for slot in slots[:-1]],
     }  # fmt: skip
 
