@@ -86,7 +86,7 @@ def bundle(way: str, up: State) -> Contender:
     if up.http.certificate or up.http.api_key:
         raise UserError(
             "this server asks for TLS or keys, which the others do not",
-            "compare like with like: make up BIND=127.0.0.1, then make rivals",
+            "compare like with like: make up BIND=127.0.0.1 TLS_CERT= TLS_KEY=, then make rivals",
         )
     if way == AROUND and up.flavour != "local":
         raise UserError(

@@ -29,6 +29,11 @@ from scripts.server.running import running_server
 
 def main(pictures: int = 2000, rounds: int = 3, images: str = "") -> int:
     up = running_server()
+    if up.settings_at_start.cache_mb:
+        raise UserError(
+            "the server answers from memory (CACHE_MB), and pictures are repeated here",
+            "make up CACHE_MB=",
+        )
     contender = alone()
 
     def loop(folder: Path) -> None:

@@ -33,6 +33,7 @@ from scripts.base import console
 from scripts.base.errors import AlreadyReported, UserError, run_guarded
 from scripts.base.paths import PYTHON, ROOT
 from scripts.recipes import pipelines
+from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history
 from scripts.rollout import rollout, stream
 from scripts.rollout.rollout import InPlace
@@ -137,10 +138,7 @@ class Switched:
 def measure_switch() -> Switched:
     """To the other version."""
     up = rollout.find_running_server(pipelines.main())
-    numbers, present = archive.numbers(up.version.pipeline), up.version.number
-    other = next((number for number in numbers if number != present), None)
-    if other is None:
-        raise UserError("there is no other version to switch to", "make publish")
+    other, *_ = find_others(up.version.pipeline, up.version.number)
     http = str(up.server.http)
     began = sum_cpu_s(http)
     time.sleep(IDLE_S)
@@ -168,6 +166,13 @@ def measure_switch() -> Switched:
     return Switched(asked.total(), asked[other], whole, sum(spent.values()))
 
 
+def find_others(pipeline: Pipeline, present: int) -> list[int]:
+    others = [number for number in archive.numbers(pipeline) if number != present]
+    if not others:
+        raise UserError("there is no other version to switch to", "make publish")
+    return others
+
+
 def sum_cpu_s(http: str) -> float:
     """Of all of a server's processes, and of those that have ended."""
     return sum(sum(process.cpu_times()[:4]) for process in processes_of(http))
@@ -185,8 +190,7 @@ def main(argv: list[str] | None = None) -> int:
     server, pipeline, first = up.server, up.version.pipeline, up.version.number
     for precision, decode in itertools.product(("fp32", "auto"), ("reduced", "full")):
         command("publish", PRECISION=precision, DECODE=decode)
-    made = archive.numbers(pipeline)
-    others = itertools.cycle([number for number in made if number != first][-3:])
+    others = itertools.cycle(find_others(pipeline, first)[-3:])
     with clients(str(server.http), str(server.grpc), options.clients) as load:
         for _ in range(options.times - 1):
             command("rollout", VERSION=str(next(others)))

@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
+from benchmark import folder, rollouts
 from benchmark.compare import SHORTEST_S, Cell, Plan, measure_rounds, sum_up
 from benchmark.contenders import OURS, Contender, bundle
 from benchmark.load import Answer, Connect, Round, over_grpc, over_http, summary
@@ -30,6 +31,7 @@ from scripts.base.errors import UserError
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.photos import Inputs
 from scripts.measuring.textbook import server
+from scripts.repository import archive
 
 
 def test_a_round_counts_between_two_answers() -> None:
@@ -137,8 +139,25 @@ def test_no_answer_comes_from_memory() -> None:
 @pytest.mark.parametrize("asks_for", [{"certificate": Path("cert.pem")}, {"api_key": "a key"}])
 def test_a_server_that_is_open_to_others_is_not_compared(asks_for: dict[str, Any]) -> None:
     up: Any = SimpleNamespace(flavour="local", http=Address("127.0.0.1", 8000, **asks_for))
-    with pytest.raises(UserError, match="asks for TLS or keys"):
+    with pytest.raises(UserError, match="asks for TLS or keys") as refused:
         bundle(OURS, up)
+    assert "make up BIND=127.0.0.1 TLS_CERT= TLS_KEY=" in refused.value.remedy
+
+
+def test_a_folder_is_not_answered_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    up = SimpleNamespace(settings_at_start=SimpleNamespace(cache_mb=64))
+    monkeypatch.setattr(folder, "running_server", lambda: up)
+    with pytest.raises(UserError, match="CACHE_MB"):
+        folder.main()
+
+
+def test_rollouts_need_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline: Any = None
+    monkeypatch.setattr(archive, "numbers", lambda _: [3, 4])
+    assert rollouts.find_others(pipeline, 3) == [4]
+    monkeypatch.setattr(archive, "numbers", lambda _: [3])
+    with pytest.raises(UserError, match="no other version"):
+        rollouts.find_others(pipeline, 3)
 
 
 def test_services_decode_as_few_pixels_as_the_bundle(monkeypatch: pytest.MonkeyPatch) -> None:

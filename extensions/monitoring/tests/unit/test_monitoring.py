@@ -20,7 +20,8 @@ from bundle_door.paths.metrics import Room, find_memory, of_keeper
 from bundle_door.watching.measures import text
 from bundle_serving.process.keeper_notes import Notes
 from extensions.monitoring import containers as monitoring
-from extensions.monitoring import dashboards
+from extensions.monitoring import dashboards, percentiles
+from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 from tests.project import ROOT
 
@@ -33,6 +34,12 @@ QUERIES = [query for _, _, query in dashboards.queries()]
 GB = 2**30
 # Of an annotation, what Prometheus' own plugin reads and Grafana's schema leaves to it.
 OF_THE_DATA_SOURCE = ("/titleFormat", "/useValueForTime")
+
+
+def test_without_prometheus_nothing_is_measured(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no Prometheus answers") as refused:
+        percentiles.main(tmp_path, prometheus="http://127.0.0.1:1")
+    assert refused.value.remedy == "make monitoring"
 
 
 def promtool(*words: str | Path) -> None:
