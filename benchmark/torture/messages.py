@@ -56,6 +56,10 @@ def hostile(target: Target) -> dict[str, bytes]:
         "an output's name of 66 kB": good + field(6, field(1, LONG)),
         "a parameter's name of 66 kB": good + field(4, field(1, LONG)),
         "a parameter's text of 66 kB": good + field(4, field(1, b"p") + field(2, field(3, LONG))),
+        "a name of 66 kB in a field whose number is too large": field(1 << 29 | 1, LONG),
+        "150,000 texts in such a field": field(
+            1 << 29 | 5, tensor + field(5, MANY * field(8, b""))
+        ),
         "the last name of several": good + 3 * field(1, b"x") + field(1, LONG),
         "a message that is cut": (good + field(5, tensor))[:-3],
         "a length beyond its end": good + b"\x2a\xff\xff\xff\x7f",

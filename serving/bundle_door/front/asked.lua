@@ -61,7 +61,7 @@ local function check(at, place, stop, known, left, found)
     else
       malformed()
     end
-    if number == 0 or place + length > stop then
+    if number == 0 or number > MOST_NUMBER or place + length > stop then
       malformed()
     end
     if left == 0 then

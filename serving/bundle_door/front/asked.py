@@ -21,6 +21,8 @@ from bundle_door.limits import (
     MOST_VALUES,
 )
 
+# Of a field. Triton's reader leaves out what is above, so that another field would be meant.
+MOST_NUMBER = (1 << 29) - 1
 # How a field is written: as a number of seven bits a byte, in so many bytes, or with its length.
 VARINT, BYTES, SIZES = 0, 2, {1: 8, 5: 4}
 
@@ -70,7 +72,7 @@ def _check(message: bytes, place: int, stop: int, known: Mapping[int, Bound], le
             length = SIZES[kind]
         else:
             raise malformed()
-        if not number or place + length > stop:
+        if not 0 < number <= MOST_NUMBER or place + length > stop:
             raise malformed()
         if not left:
             raise Refused(400, f"more than {MOST_VALUES} values; send them as raw_input_contents")
@@ -101,4 +103,5 @@ def _number(message: bytes, place: int, stop: int) -> tuple[int, int]:
 
 def program() -> str:
     """For Envoy's Lua, with these bounds."""
-    return write_program("asked.lua", {"MOST_VALUES": MOST_VALUES, "MESSAGE": MESSAGE})
+    bounds = {"MOST_VALUES": MOST_VALUES, "MOST_NUMBER": MOST_NUMBER, "MESSAGE": MESSAGE}
+    return write_program("asked.lua", bounds)
