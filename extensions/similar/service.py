@@ -18,9 +18,9 @@ import psutil
 
 from bundle_serving.address import Address
 from bundle_serving.health import reason_not_to_trust
+from bundle_serving.process import leftovers
 from bundle_serving.process.server_log import first_error
 from extensions.similar.export import ARCH
-from extensions.similar.service_keeper import RESTARTED, STOP_S
 from extensions.similar.settings import embeddings, embeddings_port
 from scripts import bootstrap
 from scripts.artefacts.exporting import as_words
@@ -37,12 +37,15 @@ from scripts.stacks.local import LocalStack, run_here
 from scripts.stacks.state import State
 
 MODEL = "embedding"
-KEEPER = "extensions.similar.service_keeper"
+KEEPER = "bundle_keeper.afresh"
 MADE = ROOT / "build" / "embeddings"
 STATE = ROOT / "build" / "run" / "embeddings.json"
 LOG = ROOT / "build" / "run" / "embeddings.log"
 # Short, because PyTriton's socket paths may have 107 characters. It also marks the processes.
 RUN = Path(tempfile.gettempdir()) / f"embeddings_{MARK}"
+SHM_PREFIX = f"{RUN.name}_"
+# What its keeper says when it has ended; and how long that takes when it is told to.
+RESTARTED, STOP_S = "restarting in", 25
 
 # A change of one of these starts it anew.
 STARTED_WITH = (
@@ -144,7 +147,7 @@ def _require_a_free_port(settings: Settings, by_engine: bool) -> None:
 def _start_process(wanted: State) -> None:
     settings = wanted.settings_at_start
     service: list[str | Path] = [PYTHON, "-m", "bundle_serving.embedding_service"]
-    service += ["--made", MADE, "--run-dir", RUN]
+    service += ["--made", MADE, "--run-dir", RUN, "--shm-prefix", SHM_PREFIX]
     service += ["--address", settings.bind, "--port", str(embeddings_port.value_in(settings))]
     service += ["--admin-key-file", admin_key.PATH]
     service += ["--cores", str(settings.cores), "--decode", settings.decode]
@@ -153,7 +156,7 @@ def _start_process(wanted: State) -> None:
     LOG.unlink(missing_ok=True)
     with LOG.open("a") as log:  # which the door keeps short
         keeper = subprocess.Popen(
-            [PYTHON, "-m", KEEPER, *service],
+            [PYTHON, "-m", KEEPER, "--go-on", *service],
             cwd=ROOT,
             env=os.environ | exposure.environment(settings),
             stdin=subprocess.DEVNULL,
@@ -194,12 +197,13 @@ def _stop_processes() -> bool:
     for process in keepers:
         with suppress(psutil.NoSuchProcess):  # it has ended, or another command ends it
             process.terminate()
-    psutil.wait_procs(keepers, timeout=STOP_S + 5)
+    psutil.wait_procs(keepers, timeout=STOP_S)
     for process in found:
         with suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(found, timeout=5)
     shutil.rmtree(RUN, ignore_errors=True)
+    leftovers.remove(SHM_PREFIX)
     return bool(found)
 
 

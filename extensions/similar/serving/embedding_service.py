@@ -33,6 +33,7 @@ from pytriton.triton import TritonBase, TritonLifecyclePolicy
 from bundle_serving.address import Address
 from bundle_serving.health import IMAGE, own, reason_not_to_trust
 from bundle_serving.pictures import Transform
+from bundle_serving.process import leftovers
 from bundle_serving.process.processes import children_of
 from bundle_serving.process.start_server import libpython_folder
 
@@ -55,6 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         "--made", type=Path, required=True, help="the directory that the export wrote"
     )
     parser.add_argument("--run-dir", type=Path, required=True, help="writable, not mounted noexec")
+    parser.add_argument("--shm-prefix", default=f"embeddings_{os.getpid()}_")
     parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--admin-key-file", type=Path)
@@ -73,8 +75,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     cores = int(options.cores) if options.cores else len(os.sched_getaffinity(0))
     shutil.rmtree(options.run_dir, ignore_errors=True)
+    leftovers.remove(options.shm_prefix)  # of one that was killed
     try:
-        triton = Server(options.run_dir, MODEL, f"pytrtion{os.getpid()}-", door(options))
+        triton = Server(options.run_dir, MODEL, options.shm_prefix, door(options))
     except FileExistsError as fault:
         print(f"error: {fault.filename} is another user's; remove it", file=sys.stderr)
         return 1
