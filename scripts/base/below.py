@@ -35,12 +35,10 @@ def _why_not(base: Path, name: str) -> str:
         above = [base / each for each in place.relative_to(base).parents]
         if any(each.is_symlink() for each in (place, *above)):  # they go round in a circle
             return "leads elsewhere, or nowhere"
-        if (place.exists() and not place.is_file()) or any(map(_is_no_folder, above)):
+        others = [each for each in above if not each.is_dir()]
+        others += [] if place.is_file() else [place]
+        if any(each.exists() for each in others):
             return "is in the place of something else"
     except (OSError, RuntimeError, ValueError):  # not to be encoded; links that end nowhere
         return "leads elsewhere, or nowhere"
     return ""
-
-
-def _is_no_folder(path: Path) -> bool:
-    return path.exists() and not path.is_dir()

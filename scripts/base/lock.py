@@ -53,17 +53,14 @@ def hold_lock(
     descriptor = os.open(private(path), os.O_RDWR | os.O_CLOEXEC)
     mine = threading.get_ident(), path
     try:
-        if not _is_taken(descriptor):
+        if not _take(descriptor):
             holder = _note(descriptor)
             waits(holder)
-            deadline = time.monotonic() + longest_s
-            while not _is_taken(descriptor):
-                if time.monotonic() > deadline:
-                    raise UserError(
-                        f"{holder or 'another command'} has held {path} for too long",
-                        "let it finish, or end it, then run this again",
-                    )
-                time.sleep(LOOK_S)
+            if not _take(descriptor, longest_s):
+                raise UserError(
+                    f"{holder or 'another command'} has held {path} for too long",
+                    "let it finish, or end it, then run this again",
+                )
         if not os.fstat(descriptor).st_nlink:  # who comes later locks another file
             raise UserError(f"{path} was removed meanwhile, as make clean does", "run this again")
         _leave_note(descriptor)
@@ -81,7 +78,7 @@ def find_holder(path: Path) -> str:
     except OSError:
         return ""
     try:
-        return "" if _is_taken(descriptor) else _note(descriptor) or "another command"
+        return "" if _take(descriptor) else _note(descriptor) or "another command"
     finally:
         os.close(descriptor)
 
@@ -97,12 +94,17 @@ def private(path: Path, container: int | None = None) -> Path:
     return path
 
 
-def _is_taken(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
-    try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+def _take(descriptor: int, seconds: float = 0, how: int = fcntl.LOCK_EX) -> bool:
+    """Whether that could be done, at the latest after so long."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(LOOK_S)
 
 
 def _leave_note(descriptor: int) -> None:
@@ -121,19 +123,13 @@ def hands_off_file() -> Path:
     return private(HANDS_OFF, READER)
 
 
-def container_can_read() -> bool:
-    return HANDS_OFF.exists() and HANDS_OFF.stat().st_gid == READER
-
-
 @contextlib.contextmanager
 def hands_off(path: Path = HANDS_OFF) -> Iterator[None]:
     """While this command changes what is loaded, and others perhaps, the keeper restores nothing
     (bundle_serving.process.hands)."""
     descriptor = os.open(private(path, READER), os.O_RDWR | os.O_CLOEXEC)
     try:
-        deadline = time.monotonic() + KEEPER_S
-        while not _is_taken(descriptor, fcntl.LOCK_SH) and time.monotonic() < deadline:
-            time.sleep(LOOK_S)
+        _take(descriptor, KEEPER_S, fcntl.LOCK_SH)
         _leave_note(descriptor)
         yield
     finally:

@@ -103,12 +103,13 @@ def resolve_beside(pip: list[str], requirements: Path, names: list[str]) -> list
 def main() -> int:
     requirements, words = Path(sys.argv[1]), sys.argv[2:]
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    options = [word for word in words[_layers(words) :] if word != "--beside"]
+    first = next((n for n, word in enumerate(words) if word.startswith("-")), len(words))
+    layers, options = words[:first], words[first:]
     try:
-        if words[0] == "--beside":
-            lines, options = resolve_beside(pip, requirements, options), []
+        if options[:1] == ["--beside"]:
+            lines, options = resolve_beside(pip, requirements, options[1:]), []
         else:
-            lines = read_locked(requirements, *words[: _layers(words)])
+            lines = read_locked(requirements, *layers)
         with write_checked(lines, requirements) as (file, without):
             install = [*pip, "install", "--no-compile", *options]
             subprocess.run([*install, "--no-deps", "--require-hashes", "-r", str(file)], check=True)
@@ -119,11 +120,6 @@ def main() -> int:
     except NoHash as fault:
         sys.exit(f"error: {fault}")
     return 0
-
-
-def _layers(words: list[str]) -> int:
-    """How many of the words are layers: those before the first option."""
-    return next((n for n, word in enumerate(words) if word.startswith("-")), len(words))
 
 
 if __name__ == "__main__":
