@@ -128,16 +128,12 @@ def find_pictures_beside(path: Path) -> Mapping[str, Any]:
 
 def _usual(facts: Signature) -> dict[str, Any]:
     """As in most trainings, where nothing says otherwise."""
+    found: dict[str, Any] = {"channels": "grey"} if facts.channels == 1 else {}
     if facts.takes_levels:
-        levels: dict[str, Any] = {"scale": 1, "mean": [0] * facts.channels}
-        return levels | {"std": [1] * facts.channels} | _channels(facts)
-    if facts.channels == 1:
-        return {"mean": [0], "std": [1]} | _channels(facts)
-    return {}
-
-
-def _channels(facts: Signature) -> dict[str, Any]:
-    return {"channels": "grey"} if facts.channels == 1 else {}
+        found["scale"] = 1
+    if found:
+        found |= {"mean": [0] * facts.channels, "std": [1] * facts.channels}
+    return found
 
 
 def _margin(facts: Signature, wanted: Mapping[str, Any]) -> dict[str, int]:

@@ -4,7 +4,7 @@ A switch records its beginning and its end. A switch without an end was interrup
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -104,20 +104,20 @@ def show(pipeline: Pipeline) -> None:
     files.write(shown, json.dumps(events) + "\n")
 
 
-def serving(events: Iterable[Event]) -> int | None:
+def serving(events: Sequence[Event]) -> int | None:
     """The live version, whether or not a server is running."""
-    return next((event.version for event in _backwards(events) if event.what == SERVES), None)
+    return next((event.version for event in reversed(events) if event.what == SERVES), None)
 
 
-def waiting(events: Iterable[Event]) -> int | None:
+def waiting(events: Sequence[Event]) -> int | None:
     """The last version that was published since something went live: perhaps an earlier one."""
-    for event in _backwards(events):
+    for event in reversed(events):
         if event.what in (PUBLISHED, SERVES):
             return event.version if event.what == PUBLISHED else None
     return None
 
 
-def find_gone_back_from(events: Iterable[Event]) -> list[int]:
+def find_gone_back_from(events: Sequence[Event]) -> list[int]:
     """The versions that the live one came after, when it was gone back to; else none."""
     *earlier, last = [0, *(event.version for event in events if event.what == SERVES)]
     if last not in earlier:
@@ -125,7 +125,7 @@ def find_gone_back_from(events: Iterable[Event]) -> list[int]:
     return earlier[len(earlier) - earlier[::-1].index(last) :]
 
 
-def find_previous(events: Iterable[Event]) -> int | None:
+def find_previous(events: Sequence[Event]) -> int | None:
     """The previous version. A rollback does not count as a step to go back from."""
     served: list[int] = []
     for event in events:
@@ -138,9 +138,9 @@ def find_previous(events: Iterable[Event]) -> int | None:
     return served[-2] if len(served) > 1 else None
 
 
-def cut_off(events: Iterable[Event]) -> Event | None:
+def cut_off(events: Sequence[Event]) -> Event | None:
     """The switch that began and did not end, if any."""
-    last = next((e for e in _backwards(events) if e.what in (BEGINS, SERVES, STAYED)), None)
+    last = next((e for e in reversed(events) if e.what in (BEGINS, SERVES, STAYED)), None)
     return last if last and last.what == BEGINS else None
 
 
@@ -163,7 +163,3 @@ def _became(event: Event) -> str:
         STAYED: "stopped" if event.note in BROKEN_OFF else "rejected",
     }
     return f"version {event.version} {phrases[event.what]}"
-
-
-def _backwards(events: Iterable[Event]) -> list[Event]:
-    return list(reversed(list(events)))

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,6 @@ from scripts.stacks.state import State
 NOT_PROVED = (
     "not proved: how right it is on labelled data of yours (EVAL=folder, docs/measuring/eval.md)"
 )
-
-# What a version finds likeliest, the first first.
-Guess: TypeAlias = One[Any]
 
 
 @dataclass(frozen=True)
@@ -77,12 +74,12 @@ class ContestOfClasses(Contest):
         both = (evaluating.read_data(each, path) for each in (old, new))
         return cls(server, path, *(each.shuffle() for each in both))
 
-    def ask(self, version: Version, model: str, only: Address | None = None) -> Generator[Guess]:
+    def ask(self, version: Version, model: str, only: Address | None = None) -> Generator[One[Any]]:
         guess = version.pipeline.recipe.guess
         return evaluating.ask_each(self.server, model, self.old.items, guess, only)
 
     def judge(
-        self, live: Iterable[Guess], candidate: Iterator[Guess], most_drop: float
+        self, live: Iterable[One[Any]], candidate: Iterator[One[Any]], most_drop: float
     ) -> tuple[Verdict, Share]:
         """Ends as soon as it is certain."""
         first, second, what = Judged(self.old.truth), Judged(self.new.truth), "asking both versions"
@@ -174,7 +171,7 @@ class Judged:
     read: int = 0
     why: str = ""
 
-    def add(self, guess: Guess) -> None:
+    def add(self, guess: One[Any]) -> None:
         labels, _, why = guess
         truth = self.truth[len(self.right)]
         self.right.append(labels[0].index == truth if labels else False)

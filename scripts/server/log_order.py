@@ -21,6 +21,8 @@ OF_A_SWARM = re.compile(r"\S+_(\w+\.\d{1,5}|balancer)(?:\.\w+)+@(\S+) +\| (.*)")
 OF_A_POD = re.compile(r"\[pod/(\S+)/\w+\] (.*)")
 # Before each line of one that did not start.
 REFUSED = "refused: "
+# How each is shown.
+BEFORE = {re.compile(f"{REFUSED}(.*)"): REFUSED.strip(), OF_A_SWARM: r"\1@\2", OF_A_POD: r"\1"}
 WIDTH = len("keeper")
 NO_GPU = re.compile(
     "CUDA driver version is insufficient|CudaDriverHelper has not|no pinned memory pool"
@@ -45,15 +47,10 @@ class Entry:
 
 def entry(line: str, now: datetime) -> Entry | None:
     """None for a line that has no time."""
-    if line.startswith(REFUSED):
-        new = entry(line.removeprefix(REFUSED), now)
-        return new and replace(new, text=f"{REFUSED}{new.text}")
-    if found := OF_A_SWARM.fullmatch(line):
-        new = entry(found[3], now)
-        return new and replace(new, text=f"{found[1]}@{found[2]} {new.text}")
-    if found := OF_A_POD.fullmatch(line):
-        new = entry(found[2], now)
-        return new and replace(new, text=f"{found[1]} {new.text}")
+    for before, shown in BEFORE.items():
+        if found := before.fullmatch(line):
+            new = entry(found[found.re.groups], now)
+            return new and replace(new, text=f"{found.expand(shown)} {new.text}")
     if found := OURS.fullmatch(line):
         return Entry(found[1], found[2], found[3])
     if found := AS_JSON.fullmatch(line):

@@ -80,8 +80,6 @@ def _note(
     changed: Collection[str], now: Mapping[str, str], asked: Settings, options: str = ""
 ) -> None:
     if changed:
-        from scripts.base import console  # slow to import, and seldom needed
-
         with console.all_output_on_stderr():
             console.note(explain_unchanged(changed, now, asked.values, options))
 

@@ -6,7 +6,7 @@ import secrets
 from pathlib import Path
 
 from bundle_serving.process import guard
-from scripts.base import files
+from scripts.base import files, lock
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 
@@ -16,7 +16,7 @@ CREATED = "make up creates a new one; for several servers, the command that star
 
 # The server's user and group in a container, shared with nobody else. It reads the key through the
 # group.
-NOBODY = 65532
+NOBODY = lock.READER
 
 
 def ensure() -> Path:
@@ -37,13 +37,6 @@ def ensure() -> Path:
         ) from None
     load()
     return PATH
-
-
-def container_can_read() -> bool:
-    if not PATH.exists():
-        return False
-    status = PATH.stat()
-    return status.st_gid == NOBODY and status.st_mode & 0o777 == 0o640
 
 
 def load() -> str:

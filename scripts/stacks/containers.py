@@ -62,8 +62,6 @@ TRIED = "/tried"
 MOUNTED = [
     *("docker", "extensions", "kinds", "model_repository", "requirements", "scripts", "serving"),
 ]
-# In a container's memory.
-GOES_WITH_IT = "/run/triton"
 # On a busy machine Triton may end at its start, where a process of a model waits too long.
 MOST_STARTS = 3
 
@@ -81,7 +79,8 @@ class DockerStack:
         Place.SERVER: "engine",
         Place.ADOPT: "engine",
     }
-    run_dir = "/run/triton"  # in the container: writable, and programs may run from it
+    # In the container's memory: writable, and programs may run from it.
+    run_dir = "/run/triton"
     # A container that does not start is removed, and its log with it.
     log_hint = "see the whole log: make logs"
 
@@ -112,7 +111,7 @@ class DockerStack:
         self.images.build("server")
         certificates.place(self._settings)
         needs_certificate = exposure.exposure_of(self._settings).certificate is not None
-        readable = admin_key.container_can_read() and lock.container_can_read()
+        readable = all(map(_is_for_containers, (admin_key.PATH, lock.HANDS_OFF)))
         if needs_certificate or not (readable and live.REPOSITORY.is_dir()):
             self.compose.run_once("init", options=certificates.list_options(self._settings))
         admin_key.ensure()
@@ -263,7 +262,7 @@ class DockerStack:
         name = f"{self.project}-temporary-{http}"
         options = ["--name", name, f"--volume={repository}:{TRIED}:ro"]
         # What it answers is not to count as what the live server does.
-        options += [f"--env=REPOSITORY={TRIED}", f"--env=STATE_FOLDER={GOES_WITH_IT}"]
+        options += [f"--env=REPOSITORY={TRIED}", f"--env=STATE_FOLDER={self.run_dir}"]
         options += ["--env=BIND=127.0.0.1", "--env=TLS_CERT=", "--env=RELAY_FOLDER="]
         options += [f"--env={main_pipeline.VARIABLE}={pipeline}"]
         options += [f"--publish=127.0.0.1:{http}:8000", f"--publish=127.0.0.1:{grpc}:8001"]
@@ -394,6 +393,12 @@ def let_steps_read(checkout: Path) -> None:
     with suppress(PermissionError):  # a colleague's, who has seen to it
         for name in MOUNTED:
             files.let_all_read(checkout / name)
+
+
+def _is_for_containers(path: Path) -> bool:
+    """Their user reads it through its group."""
+    status = path.stat() if path.exists() else None
+    return bool(status and status.st_gid == admin_key.NOBODY and status.st_mode & 0o040)
 
 
 def _remove_and_keep_log(container: Container, log: Path) -> None:

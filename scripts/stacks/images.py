@@ -226,34 +226,25 @@ def require_registry(registry: str) -> None:
         docker.from_env(timeout=SECONDS).images.get_registry_data(image)
     except NotFound:  # nothing is there yet
         return
-    except InvalidRepository as fault:
-        raise _refuse_registry(registry, str(fault)) from None
     except (DockerException, OSError) as fault:
         said = printable(str(getattr(fault, "explanation", None) or fault))
-        if "invalid reference" in said:
-            raise _refuse_registry(registry, said) from None
+        if isinstance(fault, InvalidRepository) or "invalid reference" in said:
+            raise UserError(
+                f"PUSH={registry} names no registry: {said}",
+                "as in PUSH=registry.example/team, in lower case and without https://",
+            ) from None
         if not any(each in said for each in UNKNOWN):
             raise UserError(
                 f"no registry of images answers at {host}: {said}",
                 "check PUSH, and whether this machine reaches it",
             ) from None
         # To those whom they know, some say so of what is not there yet.
-        if "denied" in said and "expired" not in said and _has_key(host):
+        has_key = load_config().resolve_authconfig(host)
+        if "denied" in said and "expired" not in said and has_key:
             return
         raise UserError(
             f"{host} does not let you in: {said}", f"docker login {host}, and check PUSH"
         ) from None
-
-
-def _refuse_registry(registry: str, said: str) -> UserError:
-    return UserError(
-        f"PUSH={registry} names no registry: {said}",
-        "as in PUSH=registry.example/team, in lower case and without https://",
-    )
-
-
-def _has_key(host: str) -> bool:
-    return bool(load_config().resolve_authconfig(host))
 
 
 def fetch_torch() -> None:
