@@ -30,7 +30,7 @@ class File:
 async def files(chunks: Sequence[bytes], content_type: str, limit: int) -> list[File]:
     """The files of a form, at most `limit` of them. A part without a file name is a field, and is
     ignored."""
-    _, options = parse_options_header(content_type)
+    _, options = parse_options_header(content_type[:MOST_PART_HEADERS])
     if not (boundary := options.get(b"boundary")):
         raise Refused(400, "the form's Content-Type has no boundary; let the client set it")
     if len(boundary) > LONGEST_BOUNDARY:

@@ -643,6 +643,7 @@ def test_the_files_of_a_form(name: str, piece: int) -> None:
 
 BAD_FORMS: dict[str, tuple[bytes, str, int, str]] = {
     "no boundary": (b"", "multipart/form-data", 400, "has no boundary"),
+    "a long type": (b"", f'form-data; a="{";" * 3000}"; boundary=b', 400, "has no boundary"),
     "a long boundary": (b"", f"{FORM}{'b' * 70}", 400, "more than 70 characters"),
     "nothing": (b"", FORM, 400, "it has no end"),
     "no end": (part(), FORM, 400, "it has no end"),
