@@ -19,6 +19,7 @@ from pathlib import Path
 from bundle_door.answers import Answer
 from bundle_door.front import envoy, envoy_lines, envoy_process
 from bundle_door.front.envoy_lines import Line
+from bundle_door.front.envoy_process import REQUESTS
 from bundle_door.limits import MEGABYTE, Limits
 from bundle_door.settings import TEXT
 from bundle_door.watching.measures import PROMETHEUS, Counter, Gauge, text
@@ -83,9 +84,9 @@ async def serve(servers: str, run_dir: Path, exposure: Exposure) -> int:
                 await envoy_process.drain(folder)
                 telling = asyncio.create_task(tell_servers(folder, exposure, name))
                 await asyncio.sleep(LEAVE_S)
-                await envoy_process.wait_until_idle(folder)
+                await envoy_process.wait_until_none(folder, REQUESTS)
                 await envoy_process.stop_listening(folder)
-                await envoy_process.wait_until_idle(folder)
+                await envoy_process.wait_until_none(folder, REQUESTS)
                 telling.cancel()
     return 0
 

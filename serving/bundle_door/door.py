@@ -12,6 +12,7 @@ from pathlib import Path
 from bundle_door.access.keys import Keys
 from bundle_door.answers import Answer, Refused
 from bundle_door.front import arrivals, envoy, envoy_lines, envoy_process
+from bundle_door.front.envoy_process import CONNECTIONS, REQUESTS
 from bundle_door.given import Given
 from bundle_door.http_process import HttpProcess, keep_pages, tidy
 from bundle_door.limits import Load
@@ -188,12 +189,11 @@ async def drain(process: HttpProcess, streams: Streams) -> None:
         async with asyncio.timeout(DRAIN_S):
             await envoy_process.drain(folder)
             await streams.drain()
-            while process.load.requests or await envoy_process.in_flight(folder):
+            while process.load.requests or await envoy_process.count(folder, REQUESTS):
                 await asyncio.sleep(0.05)
         # Somebody may just have connected, where a balancer has not heard yet that this door ends.
         async with asyncio.timeout(CONNECTIONS_S):
-            while await envoy_process.connections(folder):
-                await asyncio.sleep(0.05)
+            await envoy_process.wait_until_none(folder, CONNECTIONS)
 
 
 async def take_free_ports(relay: Path) -> None:

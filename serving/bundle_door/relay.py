@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import contextlib
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -19,14 +18,14 @@ from bundle_door.front import envoy, envoy_process
 from bundle_door.limits import Limits
 from bundle_door.settings import PROCESSES, count_processes
 from bundle_serving.process import relayed, sockets
-from bundle_serving.protocol import local_http
 
 PORTS = {relayed.HTTP: 8000, relayed.GRPC: 8001, relayed.METRICS: 8002}
 # Of two servers, while one follows the other.
 MOST_CONNECTIONS = 2 * Limits.connections
 # A server that is told to end with this gets so long to answer.
 DRAIN_S = 30.0
-ACTIVE = r"/stats?filter=^cluster\..*upstream_cx_active"
+# What it hands on.
+ACTIVE = r"^cluster\..*upstream_cx_active"
 
 
 async def serve(shared: Path, run_dir: Path) -> int:
@@ -46,14 +45,8 @@ async def serve(shared: Path, run_dir: Path) -> int:
             return 1
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(DRAIN_S):
-                while await count_connections(folder):
-                    await asyncio.sleep(0.05)
+                await envoy_process.wait_until_none(folder, ACTIVE)
     return 0
-
-
-async def count_connections(folder: Path) -> int:
-    text = await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", ACTIVE)
-    return sum(int(active) for active in re.findall(rb": (\d+)", text))
 
 
 def main(argv: list[str] | None = None) -> int:

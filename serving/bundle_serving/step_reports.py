@@ -66,15 +66,9 @@ class Way:
             self._sent, self._waited_for = now, False
             self._send()
 
-    def connect(self) -> None:
-        """Before there is anything to tell: of a new connection, the door would read too late what
-        became of the request that it is about to answer."""
-        if not self._socket:
-            self._connect()
-
     def _send(self) -> None:
         for _ in range(2):  # the door may have been restarted: then the new one gets it
-            if not (self._socket or self._connect()):
+            if not self.connect():
                 break
             assert self._socket
             try:
@@ -87,7 +81,11 @@ class Way:
                 self._socket = None
         self._waiting = b""
 
-    def _connect(self) -> bool:
+    def connect(self) -> bool:
+        """Also before there is anything to tell: of a new connection, the door would read too late
+        what became of the request that it is about to answer."""
+        if self._socket:
+            return True
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         made.setblocking(False)
         try:

@@ -20,6 +20,9 @@ from bundle_serving.protocol import local_http
 # Of Envoy's own lines, and how soon its access log comes here.
 LOG_LINE, FLUSH_MS = "%Y-%m-%dT%T.%eZ door: envoy: [%l] %v", 500
 
+# Statistics: what is active of those who come.
+REQUESTS, CONNECTIONS = "^http.*downstream_rq_active", "^http.*downstream_cx_active"
+
 PR_SET_PDEATHSIG = 1
 
 
@@ -100,23 +103,16 @@ async def stop_listening(folder: Path) -> None:
     await local_http.ask(folder / sockets.ENVOY_ADMIN, "POST", "/drain_listeners")
 
 
-async def wait_until_idle(folder: Path) -> None:
-    while await in_flight(folder):
+async def wait_until_none(folder: Path, what: str) -> None:
+    while await count(folder, what):
         await asyncio.sleep(0.05)
 
 
-async def in_flight(folder: Path) -> int:
-    return await _count_active(folder, "rq")
-
-
-async def connections(folder: Path) -> int:
-    return await _count_active(folder, "cx")
-
-
-async def _count_active(folder: Path, what: str) -> int:
-    stats = f"/stats?filter=^http.*downstream_{what}_active"
+async def count(folder: Path, what: str) -> int:
+    """By its statistics of these names, without those of what asks for them here."""
+    stats = f"/stats?filter={what}"
     text = await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", stats)
-    return sum(int(active) for active in re.findall(rb"http\.(?!admin).*: (\d+)", text))
+    return sum(map(int, re.findall(rb"(?m)^(?!http\.admin).*: (\d+)", text)))
 
 
 def write_private(file: Path, text: str) -> None:

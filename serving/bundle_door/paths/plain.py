@@ -12,7 +12,7 @@ import os
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bundle_door.access.keys import Charged, charge_once
@@ -55,11 +55,11 @@ Named = Mapping[str, str]
 Found = dict[str, Any]
 
 
+@dataclass
 class PlainQuestions:
-    def __init__(self, triton: Triton, steps: Steps, keys: Charged | None = None) -> None:
-        self._triton = triton
-        self._steps = steps
-        self._keys = keys
+    triton: Triton
+    steps: Steps
+    keys: Charged | None = None
 
     async def classify(self, request: Request, named: Named) -> Answer:
         """What a picture shows; with several pictures, each has its answer or its own error."""
@@ -69,7 +69,7 @@ class PlainQuestions:
             model = request.query.get("model", find_main())
             form = is_form(request)
             sent = await self._files(request) if form else [File("", request.chunks)]
-            signature = await self._triton.signature(model, "")
+            signature = await self.triton.signature(model, "")
             check_takes_pictures(model, signature)
             check_has_mask(model, signature, request)
         except Refused as refused:
@@ -82,7 +82,7 @@ class PlainQuestions:
                 async with turns:
                     if asked > 1:
                         return TOO_MUCH
-                    with self._steps.following() as followed:
+                    with self.steps.following() as followed:
                         found = await self._find(
                             request, model, signature, file.content, followed.id
                         )
@@ -90,7 +90,7 @@ class PlainQuestions:
                         return found
 
             return several(model, sent, await asyncio.gather(*map(in_turn, sent)))
-        with self._steps.following() as followed:
+        with self.steps.following() as followed:
             found = await self._find(request, model, signature, sent[0].content, followed.id)
             if isinstance(found, Refused):
                 return explain_refusal(found)
@@ -101,11 +101,11 @@ class PlainQuestions:
         try:
             check_query(request, TIMINGS)
             check_is_text(request)
-            signature = await self._triton.signature(SENTIMENT, "")
-            with self._steps.following() as followed:
+            signature = await self.triton.signature(SENTIMENT, "")
+            with self.steps.following() as followed:
                 may = request.may_be_repeated
                 asked = from_raw(SENTIMENT, "", request.chunks, signature, (), followed.id, may)
-                found = values(await self._triton.infer(SENTIMENT, asked, request.onwards))
+                found = values(await self.triton.infer(SENTIMENT, asked, request.onwards))
                 (label,), (score,) = found["LABEL"], found["SCORE"]
                 return await add_timings({"label": label, "score": score}, request, followed)
         except Refused as refused:
@@ -113,7 +113,7 @@ class PlainQuestions:
 
     async def _files(self, request: Request) -> list[File]:
         sent = await files(request.chunks, request.headers["content-type"], MOST_FILES)
-        charge_once(self._keys, request.note, len(sent) - 1)
+        charge_once(self.keys, request.note, len(sent) - 1)
         if not sent:
             raise Refused(400, "the form has no files; send some: curl -F file=@photo.jpg")
         return sent
@@ -132,7 +132,7 @@ class PlainQuestions:
             outputs = list_outputs(signature, top)
             may = request.may_be_repeated
             asked = from_raw(model, "", content, signature, outputs, request_id, may)
-            response = await self._triton.infer(model, asked, request.onwards)
+            response = await self.triton.infer(model, asked, request.onwards)
             return read_answer(response, signature, top, mask)
         except Refused as refused:
             return refused

@@ -67,7 +67,8 @@ class Shadowing:
         work = self._compare(candidate, ask, gist, seconds, request.note)
         request.note.is_copied = self._behind.begin(work, request.size)
         if not request.note.is_copied:
-            self._leave_out(candidate)
+            left_out = Compared(candidate.model, candidate.version, LEFT_OUT)
+            self._observed.note_comparison(left_out)
 
     async def _compare(
         self, candidate: Candidate, ask: Ask, live: tuple[str, float], seconds: float, note: Note
@@ -104,9 +105,6 @@ class Shadowing:
             told.outcome = SAME if found[0] == live[0] else DIFFERS
             told.candidate, told.moved = found[0], abs(found[1] - live[1])
         return told
-
-    def _leave_out(self, candidate: Candidate) -> None:
-        self._observed.note_comparison(Compared(candidate.model, candidate.version, LEFT_OUT))
 
 
 class Gone(Exception):

@@ -170,14 +170,13 @@ class Timeline:
 
     def header(self) -> dict[str, str]:
         """Server-Timing, which a browser's tools and `curl -i` show; `start` is ours."""
-        return {"server-timing": ", ".join(self._entries())}
-
-    def _entries(self) -> Iterator[str]:
-        for name, _, began, ended, _ in self._spans:
-            if TOKEN.fullmatch(name):
-                start = milliseconds(began - self._began)
-                yield f"{name};dur={milliseconds(ended - began)};start={start}"
-        yield f"total;dur={milliseconds(self._ended - self._began)}"
+        entries = [
+            f"{name};dur={milliseconds(ended - began)};start={milliseconds(began - self._began)}"
+            for name, _, began, ended, _ in self._spans
+            if TOKEN.fullmatch(name)
+        ]
+        total = f"total;dur={milliseconds(self._ended - self._began)}"
+        return {"server-timing": ", ".join([*entries, total])}
 
 
 def milliseconds(nanoseconds: int) -> float:

@@ -2,7 +2,6 @@
 
 import ipaddress
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,15 +62,14 @@ class Exposure:
         return None
 
 
-def of_environment(environment: Mapping[str, str] = os.environ) -> Exposure:
+def of_environment() -> Exposure:
     """As the environment of the server's container says."""
-    values = {name: environment.get(name, "") for name in ("BIND", "INSECURE", "TLS_CERT")}
     return Exposure(
-        bind=values["BIND"] or "127.0.0.1",
-        insecure=values["INSECURE"] == "1",
-        certified=bool(values["TLS_CERT"]),
-        tls_folder=Path(environment.get(TLS_FOLDER, "")),
-        key_file=Path(environment.get(API_KEYS, "")),
+        bind=os.environ.get("BIND") or "127.0.0.1",
+        insecure=os.environ.get("INSECURE") == "1",
+        certified=bool(os.environ.get("TLS_CERT")),
+        tls_folder=Path(os.environ.get(TLS_FOLDER, "")),
+        key_file=Path(os.environ.get(API_KEYS, "")),
     )
 
 
