@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import boto3
+import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -81,12 +82,10 @@ class Access:
             aws_session_token=self.keys.token or None,
             region_name=self.keys.region,
             verify=self.settings.ca_bundle or None,
-            config=Config(
-                connect_timeout=CONNECT_S,
-                read_timeout=answer_s,
-                retries={"mode": "standard", "total_max_attempts": 2},
-                # Triton ignores AWS_ENDPOINT_URL (and the type stubs lack this option).
-                ignore_configured_endpoint_urls=True,  # type: ignore[call-arg]
+            config=_bound(
+                answer_s,
+                # Triton ignores AWS_ENDPOINT_URL.
+                ignore_configured_endpoint_urls=True,
                 # Every server checks the checksum in the signature; the newer ones,
                 # at the end of a body, are rejected by many servers other than AWS.
                 request_checksum_calculation="when_required",
@@ -101,17 +100,28 @@ class Access:
         return client
 
 
+def _bound(answer_s: float, **more: Any) -> Config:
+    """By default, boto3 waits for three minutes where nobody answers."""
+    return Config(
+        connect_timeout=CONNECT_S,
+        read_timeout=answer_s,
+        retries={"mode": "standard", "total_max_attempts": 2},
+        **more,
+    )
+
+
 def _load_operators(location: Location) -> Keys:
     """From where AWS's tools look: environment, profile, shared file, the machine's role."""
     try:
-        session = boto3.Session()
+        session = botocore.session.get_session()
+        session.set_default_client_config(_bound(ANSWER_S))  # of who lends a role's keys
         found = session.get_credentials()
         frozen = found.get_frozen_credentials() if found else None
     except (BotoCoreError, ClientError) as fault:  # of a role, AWS itself may refuse the keys
         raise UserError(f"cannot load S3 credentials: {fault}", _REMEDY) from None
     if frozen is None or not (frozen.access_key and frozen.secret_key):
         raise UserError("no S3 credentials found", _REMEDY)
-    region = os.environ.get("AWS_REGION") or session.region_name or ""
+    region = os.environ.get("AWS_REGION") or session.get_config_variable("region") or ""
     return Keys(
         "your key",
         frozen.access_key,

@@ -22,8 +22,10 @@ Got = TypeVar("Got")
 
 AT_ONCE = 8
 # Larger files are uploaded in parts, several at once, each signed separately; 8 MB also suits a
-# slow connection.
-PARTS = TransferConfig(multipart_threshold=16 << 20, multipart_chunksize=8 << 20)
+# slow connection. One that breaks off is taken up once more.
+PARTS = TransferConfig(
+    multipart_threshold=16 << 20, multipart_chunksize=8 << 20, num_download_attempts=2
+)
 
 
 @dataclass(frozen=True)

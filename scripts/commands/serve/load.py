@@ -7,7 +7,7 @@ The live version keeps serving until the new one is ready, and stays if that fai
 
 from scripts.base import console, lock
 from scripts.recipes import pipelines
-from scripts.repository import live
+from scripts.repository import live, place
 from scripts.repository.shared import Shared
 from scripts.server import loaded_beside
 from scripts.server.triton import models
@@ -28,6 +28,8 @@ def load() -> None:
     if own:
         loaded_beside.lay_out_own(named, server)
         Shared(server.settings_at_start, pipelines.main()).push_live()
+    elif elsewhere := place.find(server.settings_at_start):
+        elsewhere.require_reachable()  # else Triton itself looks for it, and long
     name = models.find_triton_model(server)
     if not own and (live.REPOSITORY / name).is_dir():
         stack = flavour.stack_of(server)

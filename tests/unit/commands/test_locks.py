@@ -22,7 +22,7 @@ from scripts.base.errors import UserError
 from scripts.base.lock import find_holder, hold_lock, private
 from scripts.evaluation.labelled import Item
 from scripts.recipes import pipelines
-from scripts.repository import own_pipelines
+from scripts.repository import own_pipelines, place
 from scripts.server import engines, evaluating, own_main, up
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks import flavour, state
@@ -196,6 +196,17 @@ def test_what_changes_the_server_looks_at_it_alone(
         import_module(f"scripts.commands.{command}").main()
     with pytest.raises(Stopped):
         up.bring_up_beside(pipelines.main())
+
+
+def test_a_place_that_is_gone_is_not_left_for_triton_to_look_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    elsewhere = Mock(**{"require_reachable.side_effect": UserError("S3 does not answer", "")})
+    monkeypatch.setattr(place, "find", lambda _: elsewhere)
+    monkeypatch.setattr(state, "require", Mock)
+    monkeypatch.setenv("TRITON_MODEL", "resnet50_onnx")
+    with pytest.raises(UserError, match="S3 does not answer"):
+        import_module("scripts.commands.serve.load").load()
 
 
 def test_who_removes_a_pipeline_looks_at_it_alone(

@@ -288,6 +288,18 @@ def test_a_role_that_aws_refuses_is_named(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert "AssumeRole operation: not authorized" in message_of("s3://bundle-models/live")
 
 
+def test_who_lends_a_roles_keys_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("a token")
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/r")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    with listening(None, answers=False) as port:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{port}")
+        assert f'Read timeout on endpoint URL: "http://127.0.0.1:{port}' in message_of(str(AWS))
+
+
 def test_the_servers_key_comes_from_its_file_alone(key: None, tmp_path: Path) -> None:
     file = tmp_path / "server.credentials"
     location = parse("s3://http://h:1/models/a")
