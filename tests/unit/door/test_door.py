@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+import re
 import weakref
 import zlib
 from collections.abc import Mapping
@@ -518,6 +519,13 @@ def grpc_routes(limits: Limits, key: str | None = None) -> list[envoy.Config]:
     manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
     found: list[envoy.Config] = manager["route_config"]["virtual_hosts"][0]["routes"]
     return found
+
+
+def test_what_a_client_chooses_makes_no_long_line_of_the_log() -> None:
+    """A method of HTTP/2 may be as long as all headers together."""
+    given = Given(Path("/run"), "127.0.0.1", {"http": 1, "grpc": 2}, None, Limits(), LOCAL)
+    logged = json.dumps(envoy.build_door(given, Path("/sockets")))
+    assert set(re.findall(r"%(?:REQ|RESP|PATH)\([^)]*\)([^%]*)%", logged)) == {":200"}
 
 
 def test_a_message_over_grpc_has_an_end() -> None:
