@@ -14,6 +14,9 @@ from bundle_serving.own_steps import prepare
 from bundle_serving.pictures import to_8_bits
 from scripts.intake.signature import Signature
 
+# Times the short side: as wide as any training's pictures.
+WIDEST = 64
+
 
 def pixels(file: bytes, how: Mapping[str, Any]) -> NDArray[np.uint8]:
     """An image file -> uint8 [height, width, 3]."""
@@ -30,8 +33,16 @@ def make_rgb(picture: Image.Image) -> Image.Image:
     return picture.convert("RGB")
 
 
+def trim(picture: Image.Image) -> Image.Image:
+    """Without the ends of a strip, which are cropped anyway: resized, one of 1x20000 takes 4 GB."""
+    left, top = ((side - WIDEST * min(picture.size)) // 2 for side in picture.size)
+    if max(left, top) <= 0:
+        return picture
+    return ImageOps.crop(picture, (max(left, 0), max(top, 0)) * 2)
+
+
 def crop(picture: Image.Image, how: Mapping[str, Any]) -> NDArray[np.uint8]:
-    picture = make_rgb(picture)
+    picture = trim(make_rgb(picture)) if how["fit"] == "crop" else make_rgb(picture)
     crop = how["crop"]
     height, width = (crop, crop) if isinstance(crop, int) else crop
     if program := how.get("program"):

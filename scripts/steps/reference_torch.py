@@ -17,6 +17,7 @@ from bundle_serving.own_steps import prepare
 from scripts.artefacts.exporting import read, read_part
 from scripts.artefacts.manifest import Torchvision
 from scripts.base.errors import UserError, run_guarded
+from scripts.intake import plain
 from scripts.steps import networks
 from scripts.steps.reference import EXPORTED, Ask, Question, ask_each, of_exported
 from scripts.steps.vision import torchvision
@@ -43,7 +44,7 @@ def make_asker(network: networks.Network) -> Ask:
             found = prepare(program, how.get("packages", ""), picture, (how["crop"],) * 2)
             pixels = torch.from_numpy(found.transpose(2, 0, 1).copy())
         else:
-            picture = functional.resize(picture, [how["resize"]], kind)
+            picture = functional.resize(plain.trim(picture), [how["resize"]], kind)
             pixels = functional.pil_to_tensor(functional.center_crop(picture, [how["crop"]]))
         normal = functional.normalize(pixels.float() / 255, network.mean, network.std)
         with torch.inference_mode():

@@ -30,7 +30,7 @@ from benchmark.torture.odd_pictures import (
     turn_scene,
 )
 from bundle_serving.pictures import PictureError, Transform, check_together, to_pixels
-from scripts.intake import metadata
+from scripts.intake import metadata, plain
 from scripts.intake.plain import crop
 from scripts.intake.plain import pixels as pixels_of_the_original
 from tests.project import ROOT, picture
@@ -301,6 +301,25 @@ def test_the_original_is_shown_as_much_as_is_served(
     file, how = save(scene().resize(size), "PNG"), Transform(**sizes, decode="full")
     shown = pixels_of_the_original(file, {**metadata.USUAL, **asdict(how)})
     assert (shown.transpose(2, 0, 1) == to_pixels(file, how)).all()
+
+
+@pytest.mark.parametrize("size", [(4, 2000), (2001, 5), (640, 10)])
+def test_of_a_strip_the_original_is_shown_the_middle(
+    size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (*size, 3), np.uint8)
+    strip, how = Image.fromarray(noise), {**metadata.USUAL, **asdict(Transform(64, 56))}
+    resize, sizes = Image.Image.resize, list[tuple[int, int]]()
+
+    def note(picture: Image.Image, to: tuple[int, int], *how: Any) -> Image.Image:
+        sizes.append(to)
+        return resize(picture, to, *how)
+
+    monkeypatch.setattr(Image.Image, "resize", note)
+    shown = crop(strip, how)
+    assert max(sizes[0]) < 65 * 64
+    monkeypatch.setattr(plain, "WIDEST", sys.maxsize)
+    assert np.abs(shown - crop(strip, how).astype(int)).max() <= 1
 
 
 @pytest.mark.parametrize("odd", [odd for odd in CATALOGUE if odd.name[:5] in ("32-bi", "float")])
