@@ -112,15 +112,12 @@ async def serve_further(given: Given, number: int) -> None:
     """Answers what asks a model, on a socket of its own, to which Envoy sends its share. All else
     is the first one's, which keeps what all have seen. The keeper starts it and ends it; it has no
     end of its own."""
-
-    def leave_to_the_first(report: Report) -> None:
-        """Which gets each report."""
-
     envoy_process.raise_file_limit()
     keep_pages()
     teller = Teller(sockets.folder(given.run_dir) / sockets.TOLD)
     charged = teller if given.exposure.api_keys else None
-    process = HttpProcess(given, teller, charged, leave_to_the_first, number)
+    # Reports are the first one's, which gets them all.
+    process = HttpProcess(given, teller, charged, lambda report: None, number)
     service = process.build_service(
         [*of_plain_questions(process.plain), *of_inference(process.api)]
     )

@@ -126,8 +126,7 @@ class Triton:
                         raise
                     await asyncio.sleep(pause)
 
-        waits = waits and TO not in onwards
-        return await (self._patiently(model, infer) if waits else infer(self._timeout))
+        return await self._patiently(model, infer, waits and TO not in onwards)
 
     async def infer_message(self, message: bytes, onwards: Mapping[str, str] = NOTHING) -> bytes:
         """What came over gRPC, as it came; a `CallFailed` has Triton's own code. It is asked once:
@@ -139,7 +138,7 @@ class Triton:
             raise CallFailed(gone.code, ON_ITS_WAY) from None
 
     async def _patiently(
-        self, model: str, call: Callable[[float], Awaitable[Answered]]
+        self, model: str, call: Callable[[float], Awaitable[Answered]], waits: bool
     ) -> Answered:
         """Also if Triton is started again meanwhile. `call` takes the seconds that it has."""
         left, sent, may_have_come = self._timeout, 0, True
@@ -148,6 +147,8 @@ class Triton:
             try:
                 return await call(left)
             except Refused as refused:
+                if not waits:
+                    raise
                 if isinstance(refused, Away):
                     sent += refused.sent
                 elif OF_AN_UNKNOWN_MODEL not in str(refused):
@@ -199,17 +200,12 @@ class Triton:
 
     async def describe(self, method: str, model: str, version: str, waits: bool = True) -> Any:
         """A model's metadata or config."""
-
-        async def ask(_: float = 0) -> Any:
-            return await self.ask(method, name=model, version=version)
-
-        return await (self._patiently(model, ask) if waits else ask())
+        named = {"name": model, "version": version}
+        return await self._patiently(model, lambda _: self.ask(method, **named), waits)
 
     async def signature(self, model: str, version: str, waits: bool = True) -> Signature:
         """A model's only input."""
-        if not waits:
-            return await self._signature(model, version)
-        return await self._patiently(model, lambda _: self._signature(model, version))
+        return await self._patiently(model, lambda _: self._signature(model, version), waits)
 
     async def _signature(self, model: str, version: str) -> Signature:
         named = model, version

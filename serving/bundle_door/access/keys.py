@@ -75,8 +75,7 @@ class Keys:
     async def authorize(self, request: Request, named: Mapping[str, str]) -> Answer:
         try:
             client = self._client(request.headers.get("authorization", ""))
-            if client.per_second is not None:
-                self._check_rate(client, client.per_second)
+            self._check_rate(client)
         except Refused as refused:
             # Envoy makes JSON of it, or a gRPC message.
             return Answer(str(refused).encode(), refused.status, refused.headers)
@@ -87,7 +86,7 @@ class Keys:
         """A message of a stream that is open; one that comes too fast waits. A `Refused` if the key
         was revoked meanwhile."""
         client = self._client(authorization)
-        while client.per_second is not None and (wait_s := self._wait_s(client, client.per_second)):
+        while wait_s := self._wait_s(client):
             await asyncio.sleep(wait_s)
             client = self._client(authorization)  # who may have another rate by now, or none
         self.requests[client.name] += 1
@@ -130,18 +129,20 @@ class Keys:
             {"www-authenticate": "Bearer"},
         )
 
-    def _check_rate(self, client: Client, per_second: float) -> None:
-        if wait_s := self._wait_s(client, per_second):
+    def _check_rate(self, client: Client) -> None:
+        if wait_s := self._wait_s(client):
             raise Refused(
                 429,
-                f"{client.name} may send {per_second:g} requests a second, of which each picture or"
-                " row counts as one; wait",
+                f"{client.name} may send {client.per_second:g} requests a second, of which each"
+                " picture or row counts as one; wait",
                 {"retry-after": str(int(wait_s) + 1), CLIENT_HEADER: client.name},
             )
 
-    def _wait_s(self, client: Client, per_second: float) -> float:
+    def _wait_s(self, client: Client) -> float:
+        if client.per_second is None:
+            return 0.0
         now = time.monotonic()
-        return self._buckets.setdefault(client.name, Bucket(per_second, now)).wait_s(now)
+        return self._buckets.setdefault(client.name, Bucket(client.per_second, now)).wait_s(now)
 
     def _read_again(self) -> None:
         try:

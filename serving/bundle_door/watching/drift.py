@@ -226,8 +226,7 @@ class Drift(Family):
 
     def list_sure(self, step: tuple[str, str]) -> Collection[tuple[int, float]]:
         """Its last answers, each with its probability, if it is asked now."""
-        version = self.versions.get(step)
-        return version.sure if version and version.is_asked and self.is_there(step) else ()
+        return next((version.sure for told, version in self._list_told() if told == step), ())
 
     def _list_told(self) -> list[tuple[Labels, Version]]:
         return [

@@ -39,7 +39,7 @@ def outcomes(*faults: Refused, seconds: float = 5, coming: tuple[str, ...] = ())
             return "answered"
 
         try:
-            return [await door._patiently("net", call), str(sent)]
+            return [await door._patiently("net", call, waits=True), str(sent)]
         except Refused as refused:
             return [str(refused.status), str(sent)]
         finally:
