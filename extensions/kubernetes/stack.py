@@ -21,7 +21,7 @@ from extensions.kubernetes import settings as own
 from extensions.kubernetes.kubectl import Kubectl, Object, Refused, find_context
 from extensions.kubernetes.pods import CANARY, EVERY, FINGERPRINT, SERVICE
 from extensions.kubernetes.relay import HOST, HTTP
-from scripts.base import console, files, ports
+from scripts.base import console, files, interrupts, ports
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.repository import live
@@ -354,14 +354,7 @@ class KubernetesStack(Servers):
         ports.require_free(HOST, wanted, "cluster-up")
         FOLDER.mkdir(parents=True, exist_ok=True)
         with RELAY_LOG.open("ab") as log:
-            relay = subprocess.Popen(
-                self._relay_command,
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            relay = interrupts.start_apart(self._relay_command, log, {})
         with console.waiting("reaching the pods from here") as waiting:
             while not self._is_open(relay.pid):
                 if relay.poll() is not None or waiting.seconds > RELAY_S:

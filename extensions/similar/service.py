@@ -5,9 +5,7 @@ It computes on the CPU, whatever the flavour.
 
 import hashlib
 import json
-import os
 import shutil
-import subprocess
 import tempfile
 import time
 from contextlib import suppress
@@ -26,7 +24,7 @@ from scripts import bootstrap
 from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import Torchvision, why_export
 from scripts.artefacts.step import Step
-from scripts.base import console, files, ports
+from scripts.base import console, files, interrupts, ports
 from scripts.base.errors import UserError
 from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.settings.settings import Settings
@@ -155,15 +153,8 @@ def _start_process(wanted: State) -> None:
     LOG.parent.mkdir(parents=True, exist_ok=True)
     LOG.unlink(missing_ok=True)
     with LOG.open("a") as log:  # which the door keeps short
-        keeper = subprocess.Popen(
-            [PYTHON, "-m", KEEPER, "--go-on", *service],
-            cwd=ROOT,
-            env=os.environ | exposure.environment(settings),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C in this terminal must not reach the service
-        )
+        command = [PYTHON, "-m", KEEPER, "--go-on", *service]
+        keeper = interrupts.start_apart(command, log, exposure.environment(settings))
     replace(wanted, pid=keeper.pid).save(STATE)
 
 

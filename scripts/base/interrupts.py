@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import IO, Any, NoReturn
+
+from scripts.base.paths import ROOT
 
 INTERRUPTED = 130  # the exit code that shells use
 
@@ -88,6 +92,25 @@ def defer_interrupts(until: str) -> Iterator[None]:
     finally:
         if came:
             _raise()
+
+
+def start_apart(
+    command: Sequence[str | Path],
+    log: IO[Any],
+    environment: Mapping[str, str],
+    preexec_fn: Callable[[], object] | None = None,
+) -> subprocess.Popen[bytes]:
+    """A program that writes to this log, and that Ctrl-C in this terminal must not reach."""
+    return subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=os.environ | environment,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=preexec_fn,
+    )
 
 
 def ignore_interrupts() -> AbstractContextManager[None]:

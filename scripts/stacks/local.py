@@ -153,15 +153,7 @@ class LocalStack:
         mode = 0o640 if is_shared() else 0o600
         opener = partial(os.open, mode=mode)  # for what clients send is in it
         with open(log, "a", opener=opener) as file:  # which the door keeps short
-            server = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env=os.environ | environment,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C in this terminal must not reach the server
-            )
+            server = interrupts.start_apart(command, file, environment)
         return replace(wanted, pid=server.pid)
 
     def temporary(

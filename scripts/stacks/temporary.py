@@ -16,8 +16,9 @@ import psutil
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.process.server_log import first_error
 from bundle_serving.process.start_server import STOP_S
+from scripts.base import interrupts
 from scripts.base.errors import UserError
-from scripts.base.paths import PYTHON, ROOT
+from scripts.base.paths import PYTHON
 from scripts.base.ports import free_ports
 from scripts.recipes.layout import CPU
 from scripts.stacks import admin_key
@@ -43,16 +44,8 @@ def running(
     started."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as file:
-        server = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=os.environ | (environment or {}),
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C reaches it through us, once
-            preexec_fn=_end_with_parent,
-        )
+        # Ctrl-C reaches it through us, once.
+        server = interrupts.start_apart(command, file, environment or {}, _end_with_parent)
     try:
         until_it_answers(
             name,
