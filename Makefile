@@ -17,15 +17,17 @@ unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONIOENCODING
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help version can-measure demo doctor up classify ask add-model remove-model \
+.PHONY: anew help version can-measure demo doctor up classify ask add-model remove-model \
 	bench rivals torture tune keys publish rollout shadow rollback history eval status models load unload \
 	logs scale drift trace \
 	down images prune clean check test test-all test-changed test-rare pins lint prove
 
 # Layers of the environment: installed before the first command that needs them, and again after a
 # change of what they need. A command installs the layers itself that it needs only sometimes.
+# Where their Python is gone, or is another one since, that is told.
 LAYER := .venv/layers
-$(LAYER)/%: $(wildcard $(foreach of,. benchmark kinds/* extensions/*,$(of)/requirements/*.txt $(of)/requirements/locked/*.txt))
+PYTHON_FITS := $(wildcard .venv/lib/$(notdir $(realpath .venv/bin/python))/site-packages)
+$(LAYER)/%: $(if $(PYTHON_FITS),,anew) $(wildcard $(foreach of,. benchmark kinds/* extensions/*,$(of)/requirements/*.txt $(of)/requirements/locked/*.txt))
 	@env --block-signal=INT python3 -m scripts.bootstrap $*
 APART := $(LAYER)/perf_analyzer
 # Whether this machine can measure is asked before the minutes that these take.

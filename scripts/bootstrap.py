@@ -67,6 +67,7 @@ NOTHING_TO_UV = {
 
 
 def main() -> int:
+    _require_its_python()
     for layer in sys.argv[1:] or ["tools"]:
         ensure(layer)
         (STAMPS / layer).touch()
@@ -99,8 +100,33 @@ def digest(layer: str) -> str:
     return hashlib.sha256("\n".join([layer, *brings]).encode()).hexdigest()
 
 
+def _is_made() -> bool:
+    return any(VENV.glob(f"lib/python*/site-packages/{OURS}"))
+
+
+def _require_its_python() -> None:
+    """Else nothing runs, or an import fails, and neither says why."""
+    version = _version_of(str(PYTHON))
+    fits = version and (VENV / "lib" / f"python{version[0]}.{version[1]}").is_dir()
+    if _is_made() and not fits:
+        raise UserError(
+            f"the Python that {VENV.name} was made with is gone",
+            f"rm -r {VENV.name}, and the next command makes it anew",
+        )
+
+
+def require_chosen(wanted: str) -> None:
+    """The Python is chosen where the environment is made."""
+    has = sys.version_info[:2]
+    if _version_of(wanted) != has:
+        raise UserError(
+            f"PYTHON={wanted} is not the Python {has[0]}.{has[1]} of {VENV.name}",
+            "make clean, then this again",
+        )
+
+
 def _install(layer: str) -> None:
-    if not any(VENV.glob(f"lib/python*/site-packages/{OURS}")):
+    if not _is_made():
         _create()
     file, *_ = layers.find_files(layer)
     _say(f"installing {layer} ({file.relative_to(ROOT)}) …")

@@ -3,6 +3,7 @@
 --any-layout: it does not read versions; --any-settings: it renames those of earlier bundles.
 """
 
+import os
 import re
 import sys
 from importlib import import_module
@@ -23,6 +24,10 @@ def check(options: set[str]) -> None:
     files.share()
     if ANY_SETTINGS not in options:
         require_known()
+    if (python := os.environ.get("PYTHON")) and "PYTHON" in arguments.list_typed():
+        from scripts import bootstrap
+
+        bootstrap.require_chosen(python)
     if ANY_LAYOUT not in options:
         layout_number.require_known(layout_number.here())
     console.Form.is_json = arguments.load().json

@@ -135,8 +135,10 @@ def make_environment(call: Call, verbs: Mapping[str, Verb]) -> dict[str, str]:
 
 def is_installed(layer: str, folder: Path) -> bool:
     """As make asks it: the requirements are no newer."""
+    venv = folder / ".venv"
     try:
-        installed = (folder / ".venv" / "layers" / layer).stat().st_mtime
+        (venv / "bin" / "python").stat()  # else that is told
+        installed = (venv / "layers" / layer).stat().st_mtime
     except FileNotFoundError:
         return False
     written = (path for home in layers.list_folders(folder) for path in home.rglob("*.txt"))

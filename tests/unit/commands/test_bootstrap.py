@@ -12,14 +12,19 @@ import pytest
 from scripts import bootstrap
 from scripts.base import layers
 from scripts.base.errors import UserError
+from scripts.program import folder
 from tests.project import ROOT
 
 
-def test_what_takes_long_is_announced_first(tmp_path: Path) -> None:
+def copy_bootstrap(to: Path) -> None:
     for name in ("scripts/__init__.py", "scripts/bootstrap.py", "scripts/base", "requirements"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        copy(ROOT / name, tmp_path / name)
+        (to / name).parent.mkdir(exist_ok=True)
+        copy(ROOT / name, to / name)
+
+
+def test_what_takes_long_is_announced_first(tmp_path: Path) -> None:
+    copy_bootstrap(tmp_path)
     python = tmp_path / "python3"  # it tells its version, and stops at all else
     python.write_text('#!/bin/sh\n[ "$1" = -c ] && echo 3 12\n')
     python.chmod(0o755)
@@ -32,6 +37,29 @@ def test_what_takes_long_is_announced_first(tmp_path: Path) -> None:
     )
     assert done.stdout == f"- creating a virtual environment in .venv with {python} …\n"
     assert "cannot create a virtual environment" in done.stderr
+
+
+@pytest.mark.parametrize("became", ["gone", "another"])
+def test_an_environment_without_its_python_is_told(became: str, tmp_path: Path) -> None:
+    """As where the system has a later one since."""
+    copy_bootstrap(tmp_path)
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    venv = tmp_path / ".venv"
+    for name in (f"lib/python3.8/site-packages/{bootstrap.OURS}", "layers/tools", "bin/more"):
+        (venv / name).parent.mkdir(parents=True)
+        (venv / name).touch()
+    python = Path(sys.executable).resolve() if became == "another" else tmp_path / "python3.8"
+    (venv / "bin" / "python").symlink_to(python)
+    done = subprocess.run(["make", "status"], cwd=tmp_path, capture_output=True, text=True)
+    line, _ = done.stderr.splitlines()
+    assert "the Python that .venv was made with is gone; rm -r .venv" in line
+    assert not folder.is_installed("tools", tmp_path) or became == "another"
+
+
+def test_a_python_is_chosen_where_the_environment_is_made() -> None:
+    bootstrap.require_chosen(sys.executable)
+    with pytest.raises(UserError, match=r"^PYTHON=/nowhere is not the Python 3"):
+        bootstrap.require_chosen("/nowhere")
 
 
 def test_links_that_an_interrupted_run_left_are_removed(
