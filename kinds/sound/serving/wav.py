@@ -23,6 +23,8 @@ CODINGS = {
 }
 CHANNELS = (1, 2)
 SLOWEST, FASTEST = 4_000, 192_000  # samples a second
+# Of floats, where 1 is as loud as integers can be; whoever records louder leaves less room.
+LOUDEST = 100
 # Before the samples; a file of nothing but empty chunks would be walked through for seconds.
 MOST_CHUNKS = 100
 # Written by programs that could not know it, for they wrote into a pipe.
@@ -135,6 +137,11 @@ def _samples(content: memoryview, how: _Format) -> Samples:
         found = numbers.reshape(-1, how.channels).astype(np.float32)
     if not np.isfinite(found).all():
         raise SoundError("the sound contains NaN or infinity; send samples from -1 to 1")
+    if how.coding == FLOAT and (peak := np.abs(found).max()) > LOUDEST:
+        raise SoundError(
+            f"the sound's floats go up to {peak:.6g}, as integers do; divide them by the largest "
+            "integer, so that they go from -1 to 1"
+        )
     if how.bits == 8:  # the only ones without a sign
         found -= largest
     samples: Samples = (found / np.float32(largest)).clip(-1, 1).mean(axis=1)

@@ -40,7 +40,7 @@ def test_what_else_recorders_write() -> None:
         riff(form(1, 16), chunk(b"data", content)) + b"\0" * 999,  # beside a longer one
     ):
         assert np.array_equal(wav.read(file, 60).samples, known)
-    louder = riff(form(3, 32), chunk(b"data", np.array([9.0, -1e30], "<f4").tobytes()))
+    louder = riff(form(3, 32), chunk(b"data", np.array([9.0, -90], "<f4").tobytes()))
     assert wav.read(louder, 60).samples.tolist() == [1, -1]
 
 
@@ -71,6 +71,7 @@ GOOD = made(sine(440, 8000, 0.01))
             "2000000000 samples a second",
         ),
         (made(np.zeros(600 * 4000), 1, 8, rate=4000), "takes 600.0 s, more than the limit of 60 s"),
+        (made(32767 * sine(440, 8000), 3, 32), "floats go up to 16383"),
         (made(np.array([0.0, np.nan]), 3, 32), "contains NaN or infinity"),
         (made(np.array([0.0, np.inf]), 3, 64), "contains NaN or infinity"),
         (made(np.array([0.0, 1e300]), 3, 64), "contains NaN or infinity"),
