@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +75,16 @@ class Coco:
                 f"{len(missing)} pictures of {path.name} are not there: {', '.join(missing[:5])}",
                 "put them beside it, or in images/ there",
             )
+        if lying := [
+            each.name
+            for each, of in zip(items, content["images"], strict=True)
+            if was_labelled_lying(each.source, of.get("width"), of.get("height"))
+        ]:
+            raise UserError(
+                f"{len(lying)} pictures of {path.name} were labelled without regard to their EXIF, "
+                f"which turns them: {', '.join(lying[:5])}",
+                "turn the boxes, too, or save the pictures upright",
+            )
         return cls(items, [*truths.values()])
 
     def ask(self, client: Client, model: str, item: Item) -> Found:
@@ -108,6 +118,18 @@ class Coco:
         pairs = zip(self.truths, answers, strict=True)
         read = [(truth, found) for truth, found in pairs if found is not None]
         return [truth for truth, _ in read], [found for _, found in read]
+
+
+def was_labelled_lying(picture: Any, width: Any, height: Any) -> bool:
+    """As it lies in its file, though it is to be seen on its side."""
+    from PIL import ExifTags, Image
+
+    try:
+        with Image.open(picture) as file:
+            orientation = file.getexif().get(ExifTags.Base.Orientation, 1)
+            return orientation > 4 and file.size == (width, height) and width != height
+    except Exception:  # it will be refused by itself
+        return False
 
 
 def _find(folder: Path, name: str) -> Path:

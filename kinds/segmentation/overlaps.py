@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # Of pixels that count neither way, as in Pascal VOC.
 IGNORED = 255
+# Small masks may be rounded by so much.
+ALIKE = 1.1
 
 # How many pixels of each class (rows) were called which (columns).
 Confusion = NDArray[np.int64]
@@ -62,9 +64,15 @@ class Masks:
         """In the answer's size, each pixel that of the nearest."""
         try:
             with Image.open(path) as file:
+                shapes = file.width * shape[0], file.height * shape[1]
                 mask = np.asarray(file.resize(shape[::-1], Image.Resampling.NEAREST))
         except OSError as fault:
             raise UserError(f"cannot read {path} ({fault})", "save it as a PNG again") from None
+        if max(shapes) > ALIKE * min(shapes):
+            raise UserError(
+                f"{path.name} is wider or higher than its picture is, upright",
+                "turn it as the picture's EXIF says, or make it of the whole picture",
+            )
         numbers = {int(each) for each in np.unique(mask)} - {IGNORED} if mask.ndim == 2 else set()
         if mask.ndim != 2 or (numbers and max(numbers) >= len(self.classes)):
             raise UserError(

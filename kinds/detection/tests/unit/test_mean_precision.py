@@ -1,11 +1,13 @@
 """How right a detector is, by COCO's measure."""
 
 import json
+from contextlib import nullcontext
 from math import isclose
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import ExifTags, Image
 
 from kinds.detection.mean_precision import Coco, Found, Truth, match
 from scripts.base.errors import UserError
@@ -62,6 +64,25 @@ def test_what_is_in_a_crowd_counts_neither_way() -> None:
     assert isclose(value([crowd], [{"car": [(0.9, small), (0.8, FAR)]}]), 1)
     matched = match([(0.9, small)], crowd, "car")
     assert matched.ignored.all() and not matched.right.any() and matched.truths == 1
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "is_refused"), [(None, None, False), (30, 40, False), (40, 30, True)]
+)
+def test_boxes_of_the_picture_as_it_lies_are_refused(
+    tmp_path: Path, width: Any, height: Any, is_refused: bool
+) -> None:
+    """Answers are of the upright one."""
+    path = write(tmp_path)
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    Image.new("RGB", (40, 30)).save(tmp_path / "images" / "1.jpg", exif=exif)
+    content = json.loads(path.read_text())
+    content["images"][0] |= {"width": width, "height": height}
+    path.write_text(json.dumps(content))
+    wrong = pytest.raises(UserError, match=r"labelled without regard to their EXIF.*: 1\.jpg")
+    with wrong if is_refused else nullcontext():
+        Coco.read(path, ["car"], "detection")
 
 
 def write(folder: Path, **changed: Any) -> Path:

@@ -78,6 +78,13 @@ def test_a_mask_in_another_size_is_brought_to_the_answers(tmp_path: Path) -> Non
     assert found.figures["mIoU"].value == 1
 
 
+def test_a_mask_that_lies_on_its_side_is_refused(tmp_path: Path) -> None:
+    """Of a phone's picture, as it lies in the file."""
+    data = Masks.read(write(tmp_path, TRUTH.T), CLASSES)
+    with pytest.raises(UserError, match="wider or higher than its picture is, upright"):
+        ask(data, TRUTH)
+
+
 @pytest.mark.parametrize("mask", [TRUTH // 2 + 5, np.stack([TRUTH] * 3, 2)])
 def test_other_masks_are_refused(tmp_path: Path, mask: Any) -> None:
     data = Masks.read(write(tmp_path, mask), CLASSES)
