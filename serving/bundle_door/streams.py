@@ -32,8 +32,8 @@ WITH_STATUS = "triton_grpc_error"
 # Of streams that wait for an answer when the server stops, or their balancer.
 DRAIN_S = 18.0
 STOPS = "the server is stopping; open the stream again"
-# For a stream that Envoy knows already; it waits for ten seconds.
-LOOK_S = 0.05
+# For a stream that Envoy knows already, which tells again after a second.
+LOOK_S, LOOKS = 0.05, 20
 TOO_SLOW = "the message comes too slowly; send it again"
 # Of all streams: of large messages that are not complete, and of those that are not answered.
 MOST_BYTES = 320 << 20
@@ -219,12 +219,13 @@ class Streams:
         return bool(self._open)
 
     async def arriving(self, request: Request, named: Mapping[str, str]) -> Answer:
-        """Told by Envoy, perhaps before the stream is here."""
-        while not (
-            found := [each for each in self._open.values() if each.number == named["stream"]]
-        ):
+        """Told by Envoy, perhaps before the stream is here, or after its end."""
+        for _ in range(LOOKS):
+            for each in self._open.values():
+                if each.number == named["stream"]:
+                    each.arrive(int(named["message"]), int(named["bytes"]))
+                    return Answer()
             await asyncio.sleep(LOOK_S)
-        found[0].arrive(int(named["message"]), int(named["bytes"]))
         return Answer()
 
     def end_late(self) -> None:

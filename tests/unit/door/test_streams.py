@@ -14,6 +14,7 @@ from bundle_door.access.keys import Keys
 from bundle_door.answers import Refused
 from bundle_door.door import MOST_BYTES, watch_memory
 from bundle_door.limits import Limits, Load
+from bundle_door.requests import Request
 from bundle_door.streams import Admitted, Streams
 from bundle_door.triton import Triton
 from bundle_serving.protocol.kserve import pb
@@ -121,5 +122,27 @@ def test_a_client_with_many_streams_keeps_out_nobody_else(tmp_path: Path) -> Non
         assert not any(each.refused for each in few)
         for task in streams._open:
             task.cancel()
+
+    asyncio.run(check())
+
+
+def test_nobody_waits_for_long_for_a_stream_that_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of which Envoy had told just before; many of them kept the door busy."""
+    monkeypatch.setattr("bundle_door.streams.LOOK_S", 0)
+
+    async def check() -> None:
+        limits, nobody = Limits(), AsyncMock()
+        streams = Streams(Triton(tmp_path, 1), tmp_path / "socket", limits, None, nobody)
+        told = {"stream": "1", "message": "0", "bytes": "200000"}
+        async with asyncio.timeout(10):
+            await streams.arriving(Request("GET", "/", {}), told)
+            late = asyncio.create_task(streams.arriving(Request("GET", "/", {}), told))
+            await asyncio.sleep(0)
+            stream = asyncio.create_task(asyncio.sleep(0))
+            streams._open[stream] = here = Mock(number="1")
+            await late
+        here.arrive.assert_called_once_with(0, 200_000)
 
     asyncio.run(check())
