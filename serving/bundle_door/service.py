@@ -27,9 +27,9 @@ from bundle_door.wire.compression import (
     may_be_compressed,
 )
 from bundle_door.wire.http1 import Body, Incoming
-from bundle_door.wire.inference import HEADER_LENGTH
 from bundle_serving.process.guard import HEADER as ADMIN_KEY
 from bundle_serving.process.server_log import log, log_traceback
+from bundle_serving.protocol.gists import HEADER_LENGTH
 
 # Takes each request, its note, and status, bytes and duration in ns of the answer.
 Observe = Callable[[Incoming, Note, int, int, int], None]

@@ -21,10 +21,10 @@ from bundle_door.requests import Request
 from bundle_door.settings import NOTHING, Keep
 from bundle_door.watching.captures import Captures, Record
 from bundle_door.watching.steps import TIMINGS
-from bundle_door.wire.inference import HEADER_LENGTH, header_length
+from bundle_door.wire.inference import header_length
 from bundle_door.wire.over_http import translate_answer, translate_question
 from bundle_serving.process.server_log import log
-from bundle_serving.protocol.gists import read_labels
+from bundle_serving.protocol.gists import HEADER_LENGTH, read_labels
 
 KEPT, LEFT_OUT, FAILED, MADE_ROOM = "kept", "left out", "failed", "made room"
 # What of a request's query and headers makes the answer, and tells nothing of who asks.

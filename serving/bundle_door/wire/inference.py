@@ -15,11 +15,11 @@ from msgspec import UNSET
 from bundle_door.answers import JSON, Answer, Refused
 from bundle_door.limits import MEGABYTE, MOST_JSON
 from bundle_door.wire.kserve import Inference, Input, Output, Parameters, SharedMemory, parse
-from bundle_door.wire.tensors import LENGTH, SIZES, from_json, to_json
+from bundle_door.wire.tensors import SIZES, from_json, to_json
 from bundle_serving import CACHE
+from bundle_serving.protocol.gists import HEADER_LENGTH, LENGTH
 from bundle_serving.protocol.kserve import pb
 
-HEADER_LENGTH = "inference-header-content-length"
 # raw_input_contents of a ModelInferRequest: field 7, of bytes.
 RAW_INPUT = bytes([7 << 3 | 2])
 

@@ -1,7 +1,6 @@
 """A tensor's values: from JSON to Triton's bytes and back."""
 
 import math
-import struct
 from array import array
 from collections.abc import Sequence
 from itertools import chain
@@ -10,6 +9,7 @@ from typing import Any, get_args
 from bundle_door.answers import Refused
 from bundle_door.limits import MOST_OBJECTS
 from bundle_door.wire.kserve import Datatype, decode
+from bundle_serving.protocol.gists import LENGTH, read_texts
 
 # Type codes of Python's arrays.
 INTEGERS = {
@@ -23,8 +23,6 @@ KINDS: dict[str, Any] = {
 }  # fmt: skip
 SIZES = {name: array(code).itemsize for name, code in (INTEGERS | FLOATS).items()}
 SIZES |= {"BOOL": 1, "FP16": 2, "BF16": 2}
-# A string is preceded by its length.
-LENGTH = struct.Struct("<I")
 
 assert {*SIZES, "BYTES"} == {*get_args(Datatype)}
 
@@ -51,24 +49,12 @@ def from_json(data: bytes, datatype: str, shape: Sequence[int], name: str) -> by
 def to_json(raw: bytes, datatype: str) -> list[Any]:
     """A tensor's values in one list; None for a datatype that JSON has no numbers for."""
     if datatype == "BYTES":
-        return [text.decode(errors="replace") for text in strings(raw)]
+        return [*read_texts(raw)]
     if datatype == "BOOL":
         return [value != 0 for value in raw]
     if datatype not in INTEGERS | FLOATS:
         raise Refused(400, f"{datatype} cannot be sent as JSON; ask for it with binary_data")
     return array((INTEGERS | FLOATS)[datatype], raw).tolist()
-
-
-def strings(raw: bytes) -> list[bytes]:
-    """The strings of a BYTES tensor from Triton."""
-    found = []
-    position = 0
-    while position < len(raw):
-        (length,) = LENGTH.unpack_from(raw, position)
-        position += LENGTH.size
-        found.append(raw[position : position + length])
-        position += length
-    return found
 
 
 def _flat(data: bytes, datatype: str, dimensions: int, name: str) -> list[Any]:

@@ -5,7 +5,8 @@ import json
 import re
 import struct
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 HEADER_LENGTH = "inference-header-content-length"
@@ -64,14 +65,13 @@ def _read_outputs(
 def _from_bytes(datatype: str, content: bytes) -> Sequence[Any]:
     if datatype == "FP32":
         return array("f", content[: len(content) // 4 * 4])
-    return _read_texts(content) if datatype == "BYTES" else []
+    return list(islice(read_texts(content), MOST_LABELS)) if datatype == "BYTES" else []
 
 
-def _read_texts(content: bytes) -> list[str]:
-    """The first of them; each has its length before it."""
-    texts, at = list[str](), 0
-    while at < len(content) and len(texts) < MOST_LABELS:
+def read_texts(content: bytes) -> Iterator[str]:
+    """Of a tensor of BYTES: each has its length before it."""
+    at = 0
+    while at < len(content):
         begin = at + LENGTH.size
         at = begin + LENGTH.unpack_from(content, at)[0]
-        texts.append(content[begin:at].decode(errors="replace"))
-    return texts
+        yield content[begin:at].decode(errors="replace")
