@@ -172,6 +172,7 @@ pins: $(LAYER)/check ##+ Renew the versions and hashes of Python packages (ONLY=
 	$(RUN) pins
 
 lint: $(LAYER)/check
+	@git rev-parse 2>/dev/null || { echo "error: lint asks git which files there are; run it in a clone" >&2; exit 1; }
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy

@@ -56,6 +56,14 @@ def test_an_environment_without_its_python_is_told(became: str, tmp_path: Path) 
     assert not folder.is_installed("tools", tmp_path) or became == "another"
 
 
+def test_lint_is_for_a_clone(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    command = ["make", "-o", ".venv/layers/check", "lint"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    line, _ = done.stderr.splitlines()
+    assert line == "error: lint asks git which files there are; run it in a clone"
+
+
 def test_a_python_is_chosen_where_the_environment_is_made() -> None:
     bootstrap.require_chosen(sys.executable)
     with pytest.raises(UserError, match=r"^PYTHON=/nowhere is not the Python 3"):
