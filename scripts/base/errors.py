@@ -80,14 +80,14 @@ def run_guarded(main: Callable[[], int | None]) -> int:
     except UserError as fault:
         _tell(fault)
         return fault.exit_code
-    except KeyboardInterrupt:
-        return _end_interrupted()
+    except KeyboardInterrupt as interrupt:
+        return _end_interrupted(interrupt)
     except BrokenPipeError:
         sys.stderr.close()
         return 0
     except Exception as fault:
         if isinstance(fault.__cause__, KeyboardInterrupt):  # Python 3.11, in a class's attribute
-            return _end_interrupted()
+            return _end_interrupted(fault.__cause__)
         if refused := of_the_machine(fault):
             _tell(refused)
             return refused.exit_code
@@ -106,9 +106,11 @@ def reword_faults(cause: str, remedy: str) -> Iterator[None]:
         raise of_the_machine(fault) or UserError(f"{cause}: {message}", remedy) from None
 
 
-def _end_interrupted() -> int:
+def _end_interrupted(interrupt: KeyboardInterrupt) -> int:
+    """Which may say what became of the work."""
     interrupts.ignore_to_the_end()
-    print("interrupted; partial work was discarded", file=sys.stderr)
+    became = as_called(str(interrupt)) or "partial work was discarded"
+    print(f"interrupted; {became}", file=sys.stderr)
     return interrupts.INTERRUPTED
 
 

@@ -21,7 +21,10 @@ SAID = {True: "confirmed", False: "not confirmed", None: "does not apply"}
 
 def main() -> int:
     with lock.one_at_a_time(FOLDER / "lock"):  # a second one would go on with the same copy
-        found = proof.prove()
+        try:
+            found = proof.prove()
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("make prove goes on where it was") from None
     report = FOLDER / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.md"
     files.write(report, proof.as_markdown(found))
     for row in found["rows"]:

@@ -1,11 +1,14 @@
 """What `make prove` concludes from what its steps printed."""
 
 import json
+from importlib import import_module
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from scripts.base import files
+from scripts.base import files, interrupts
+from scripts.base.errors import run_guarded
 from scripts.measuring.proving import proof
 from scripts.measuring.proving.claims import ROWS, STEPS, Row, Step
 from scripts.measuring.proving.proof import Outcome
@@ -42,6 +45,16 @@ def test_a_network_in_float32_has_no_layer_in_half(counted: str, confirmed: bool
     (row,) = (each for each in ROWS if each.claim == "Its layer information names the types")
     said = [f"  built in 3 s, {counted} layers in half precision"]
     assert proof._judge_row(row, [Outcome("up", 0, 1.0, said)]).confirmed is confirmed
+
+
+def test_who_interrupts_a_run_is_told_that_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = import_module("scripts.commands.measure.prove")
+    monkeypatch.setattr(command, "FOLDER", tmp_path)
+    monkeypatch.setattr(proof, "prove", Mock(side_effect=KeyboardInterrupt))
+    assert run_guarded(command.main) == interrupts.INTERRUPTED
+    assert capsys.readouterr().err == "interrupted; make prove goes on where it was\n"
 
 
 def test_a_run_that_was_interrupted_goes_on(
