@@ -88,7 +88,9 @@ def from_body(
         inputs=[_input(tensor) for tensor in asked.inputs],
         outputs=[_output(output) for output in asked.outputs],
     )
-    by_default = _binary_by_default(asked.parameters)
+    by_default = asked.parameters.get("binary_data_output", False)
+    if not isinstance(by_default, bool):
+        raise Refused(400, "the parameter 'binary_data_output' must be true or false")
     _set_parameters(message.parameters, asked.parameters)
     if not may_be_repeated:
         message.parameters[CACHE].bool_param = False
@@ -150,16 +152,22 @@ def payloads(inputs: Sequence[Input], binary: memoryview) -> Iterator[bytes | me
     """The values of each input that is not in shared memory."""
     position = 0
     for tensor in inputs:
-        parameters = tensor.parameters
-        if (size := parameters.binary_data_size) is not UNSET:
+        size, region = tensor.parameters.binary_data_size, tensor.parameters.shared_memory_region
+        sources = sum(each is not UNSET for each in (tensor.data, size, region))
+        if not sources:
+            raise Refused(400, f"input '{tensor.name}' has neither 'data' nor binary_data_size")
+        if sources > 1:
+            raise Refused(
+                400,
+                f"input '{tensor.name}' has more than one of 'data', binary_data_size and"
+                " shared_memory_region",
+            )
+        if size is not UNSET:
             _check_size(tensor, size, len(binary) - position)
             yield binary[position : position + size]
             position += size
-        elif parameters.shared_memory_region is UNSET:
-            if tensor.data is UNSET:
-                raise Refused(400, f"input '{tensor.name}' has neither 'data' nor binary_data_size")
+        elif tensor.data is not UNSET:
             yield from_json(bytes(tensor.data), tensor.datatype, tensor.shape, tensor.name)
-        _check_one_source(tensor)
     if position != len(binary):
         raise Refused(
             400,
@@ -207,20 +215,6 @@ def _check_size(tensor: Input, size: int, left: int) -> None:
         )
 
 
-def _check_one_source(tensor: Input) -> None:
-    given = [
-        tensor.data is not UNSET,
-        tensor.parameters.binary_data_size is not UNSET,
-        tensor.parameters.shared_memory_region is not UNSET,
-    ]
-    if sum(given) > 1:
-        raise Refused(
-            400,
-            f"input '{tensor.name}' has more than one of 'data', binary_data_size and"
-            " shared_memory_region",
-        )
-
-
 def _input(tensor: Input) -> pb.ModelInferRequest.InferInputTensor:
     message = pb.ModelInferRequest.InferInputTensor(
         name=tensor.name, datatype=tensor.datatype, shape=tensor.shape
@@ -258,13 +252,6 @@ def _set_shared_memory(message: Any, parameters: SharedMemory) -> None:
         message["shared_memory_offset"].int64_param = parameters.shared_memory_offset
 
 
-def _binary_by_default(parameters: Parameters) -> bool:
-    binary = parameters.get("binary_data_output", False)
-    if not isinstance(binary, bool):
-        raise Refused(400, "the parameter 'binary_data_output' must be true or false")
-    return binary
-
-
 def _set_parameters(message: Any, parameters: Parameters) -> None:
     for name, value in parameters.items():
         if name == "binary_data_output":
@@ -296,26 +283,26 @@ def make_answer(response: pb.ModelInferResponse, asked: Asked) -> Answer:
     outputs = []
     for index, output in enumerate(response.outputs):
         value = raw[index] if index < len(raw) else b""
-        described = {
-            "name": output.name, "datatype": output.datatype, "shape": list(output.shape),
-        }  # fmt: skip
+        data = {}
         parameters = plain_parameters(output.parameters)
         if "shared_memory_region" in parameters:
-            described["parameters"] = parameters
+            pass
         elif asked.binary.get(output.name, asked.binary_by_default):
-            described["parameters"] = {**parameters, "binary_data_size": len(value)}
+            parameters["binary_data_size"] = len(value)
             binary.append(value)
         else:
-            if parameters:
-                described["parameters"] = parameters
             if (left := left - len(value)) < 0:
                 raise Refused(
                     413,
                     f"the answer has more than {MOST_JSON / MEGABYTE:g} MB for JSON; ask for"
                     f" '{output.name}' with binary_data",
                 )
-            described["data"] = to_json(value, output.datatype)
-        outputs.append(described)
+            data = {"data": to_json(value, output.datatype)}
+        told = {"parameters": parameters} if parameters else {}
+        described = {
+            "name": output.name, "datatype": output.datatype, "shape": list(output.shape),
+        }  # fmt: skip
+        outputs.append({**described, **told, **data})
     head = {"id": response.id} if response.id else {}
     head |= {"model_name": response.model_name, "model_version": response.model_version}
     if parameters := plain_parameters(response.parameters):
