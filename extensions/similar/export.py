@@ -98,13 +98,13 @@ def _check(model: Any, transform: dict[str, Any], path: Path) -> float:
 
     from bundle_serving.pictures import Transform
     from scripts.artefacts.samples import noise, pictures
-    from scripts.intake.original import session
+    from scripts.intake.original import Session
 
     how = Transform(**transform, decode="full")
     pixels = np.stack([*noise(how), *(each for _, each in pictures(None, how))])
     with torch.inference_mode():
         expected = model(torch.from_numpy(pixels)).numpy()
-    exported = session(path, "the exported network")
+    exported = Session(path, "the exported network")
     (vectors,) = exported.run(["embedding"], {"input": pixels})
     difference = float(np.abs(expected - vectors).max())
     if not difference <= BOUND:  # NaN does not agree either

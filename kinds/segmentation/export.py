@@ -46,7 +46,7 @@ def export(spec: Segmenter, out: Path) -> None:
         from bundle_serving.pictures import Transform, to_pixels
         from kinds.segmentation import segmenters
         from scripts.artefacts.samples import RANDOM_PICTURES, make_varied, noise, of_sizes
-        from scripts.intake.original import rows, session
+        from scripts.intake.original import Session, rows
         from scripts.steps import checked, networks
 
         whole = segmenters.build(spec)
@@ -69,7 +69,7 @@ def export(spec: Segmenter, out: Path) -> None:
         with step("asking torchvision what is in pictures of several sizes"):
             expected = [whole.see(Image.open(io.BytesIO(file))) for file in asked.files]
         golden.save(draft / EXPECTED, [{"MASK": mask} for mask in expected])
-        exported = session(draft / "model.onnx", "the exported network")
+        exported = Session(draft / "model.onnx", "the exported network")
         masks = [rows(exported, to_pixels(file, how)[None], True) for file in asked.files]
         checked.require(of_masks(expected, masks), BOUNDS[spec.precision], "torchvision")
 

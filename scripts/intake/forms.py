@@ -17,7 +17,7 @@ from scripts.artefacts.progress import tell
 from scripts.artefacts.shapes import sides
 from scripts.base.errors import UserError
 from scripts.intake import foreign, ir, signature
-from scripts.intake.original import Runnable, Session, rows, session
+from scripts.intake.original import Runnable, Session, rows
 from scripts.intake.reading import Reading
 from scripts.intake.signature import Hints, Signature
 
@@ -120,7 +120,7 @@ class Conversion:
 
     def _agrees(self, network: Runnable) -> bool:
         try:
-            asked = session(network, "the converted network")
+            asked = Session(network, "the converted network")
             return all(self._agree(asked, count) for count in TOGETHER)
         except UserError:
             return False

@@ -3,14 +3,12 @@ network is put around this one too: OpenVINO reads it as ONNX, and the two are j
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from numpy.typing import NDArray
-
-from bundle_serving.openvino_engine import Engine, openvino
+from bundle_serving.openvino_engine import openvino
 from scripts.base.errors import UserError
 from scripts.intake import foreign, ir
 from scripts.intake.foreign import MARK
@@ -89,16 +87,3 @@ class OfOpenVino:
 
 def save(network: Any, path: Path) -> None:
     openvino.save_model(network, path, compress_to_fp16=False)
-
-
-class InOpenVino:
-    """As a user would run it: in float32, whatever the precision of its file."""
-
-    def __init__(self, network: Any) -> None:
-        self._engine = Engine(network, "fp32", threads=0)
-
-    def run(
-        self, outputs: Sequence[str] | None, inputs: Mapping[str, NDArray[Any]]
-    ) -> list[NDArray[Any]]:
-        found = self._engine.whole(inputs, outputs or ())
-        return list(found.values())

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnxruntime
@@ -21,6 +22,8 @@ from scripts.intake.signature import Signature
 
 # One that can be run: an ONNX file's content, or a model of OpenVINO.
 Runnable: TypeAlias = Any
+# The outputs of these names, or all, for inputs by name.
+Run = Callable[[Sequence[str] | None, Mapping[str, NDArray[Any]]], list[NDArray[Any]]]
 
 REMEDY = "check that it runs by itself, or export it again"
 # Of an operator that ONNX Runtime has, and not in this type: convolutions in float64, say.
@@ -34,60 +37,80 @@ WILD = (30.0, 1000.0)
 SAME = 0.001
 
 
-class Session(Protocol):
+class Session:
+    """What cannot be run is refused by its name."""
+
+    def __init__(self, network: Runnable | Path, name: str) -> None:
+        is_onnx = not is_ir(network) if isinstance(network, Path) else isinstance(network, bytes)
+        self._name = name
+        with explain_refusals(name):
+            self._run = (_in_onnxruntime if is_onnx else _in_openvino)(network)
+
     def run(
         self, outputs: Sequence[str] | None, inputs: Mapping[str, NDArray[Any]]
-    ) -> Sequence[NDArray[Any]]: ...
+    ) -> list[NDArray[Any]]:
+        with explain_refusals(self._name):
+            return self._run(outputs, inputs)
 
 
-def session(network: Runnable | Path, name: str) -> Session:
-    is_onnx = not is_ir(network) if isinstance(network, Path) else isinstance(network, bytes)
+@contextmanager
+def explain_refusals(name: str) -> Iterator[None]:
     try:
-        if is_onnx:
-            return _in_onnxruntime(network)
-        from scripts.intake.openvino_ir import InOpenVino
-
-        return InOpenVino(network)
+        yield
     except Exception as fault:  # ONNX Runtime's exceptions have no common base class
-        raise explain_refusal(name, fault) from None
+        said = " ".join(str(fault).split())
+        if len(said) > SAID:  # where it is comes first, and why last
+            said = f"{said[: SAID // 3]} … {said[-SAID * 2 // 3 :]}"
+        remedy = IN_FLOAT32 if NOT_IN_THIS_TYPE in said else REMEDY
+        raise UserError(f"{name} cannot be run: {said}", remedy) from None
 
 
-def _in_onnxruntime(network: bytes | Path) -> Session:
+def _in_onnxruntime(network: bytes | Path) -> Run:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # what is wrong comes as an exception
     # Threads that wait by spinning take the cores from whatever else runs here.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # onnxruntime 1.31 crashes with more optimisations on vit_b_16 in half precision.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    found: Session = onnxruntime.InferenceSession(
+    found: Run = onnxruntime.InferenceSession(
         network, options, ["CPUExecutionProvider"], disabled_optimizers=UNSOUND
-    )
+    ).run
     return found
+
+
+def _in_openvino(network: Any) -> Run:
+    """As a user would run it: in float32, whatever the precision of its file."""
+    from bundle_serving.openvino_engine import Engine
+
+    engine = Engine(network, "fp32", threads=0)
+    return lambda outputs, inputs: list(engine.whole(inputs, outputs or ()).values())
 
 
 def rows(asked: Session, pixels: NDArray[np.uint8], together: bool) -> NDArray[np.float32]:
     """The scores of an exported network, which takes several pictures at once or one by one."""
     parts = [pixels] if together else [pixels[at : at + 1] for at in range(len(pixels))]
-    try:
-        found = [asked.run(["output"], {"input": part})[0] for part in parts]
-        return np.concatenate(found)
-    except Exception as fault:  # ONNX Runtime's exceptions have no common base class
-        raise explain_refusal("the converted network", fault) from None
+    return np.concatenate([asked.run(["output"], {"input": part})[0] for part in parts])
 
 
-def explain_refusal(name: str, fault: Exception) -> UserError:
-    said = " ".join(str(fault).split())
-    if len(said) > SAID:  # where it is comes first, and why last
-        said = f"{said[: SAID // 3]} … {said[-SAID * 2 // 3 :]}"
-    remedy = IN_FLOAT32 if NOT_IN_THIS_TYPE in said else REMEDY
-    return UserError(f"{name} cannot be run: {said}", remedy)
+def require_near(expected: NDArray[Any], found: NDArray[Any], same: float, by: str) -> None:
+    """`same`: of the largest score; `by`: what the other comes from."""
+    scale = max(1.0, float(np.abs(expected).max(initial=0)))
+    if found.shape != expected.shape:
+        what = f"the shape {found.shape}, not {expected.shape}"
+    elif (off := float(np.abs(found - expected).max(initial=0))) > same * scale:
+        what = f"scores up to {scale:.3g}, of which one is off by {off:.2g}"
+    else:
+        return
+    raise UserError(
+        f"the exported network answers otherwise than {by}: {what}", "export it yourself: ONNX="
+    )
 
 
 class Original:
     def __init__(
         self, network: Runnable, name: str, facts: Signature, how: Mapping[str, Any]
     ) -> None:
-        self._session = session(network, name)
+        self._session = Session(network, name)
         self._name, self._facts, self._how = name, facts, how
 
     def prepare_as(self, how: Mapping[str, Any]) -> Original:
@@ -139,20 +162,17 @@ class Original:
 
     def _row(self, fed: NDArray[Any]) -> NDArray[np.float32]:
         """One picture, as often as the network wants."""
-        try:
-            batch = np.repeat(fed, self._facts.batch or 1, axis=0)
-            (found,) = self._session.run([self._facts.output], {self._facts.input: batch})
-            given = np.asarray(found)
-            given = given.T if self._facts.batch_last else given
-            row = given.reshape(len(batch), -1)[:1].astype(np.float32)
-        except Exception as fault:
-            raise explain_refusal(self._name, fault) from None
-        if row.shape[1] != self._facts.classes:
+        batch = np.repeat(fed, self._facts.batch or 1, axis=0)
+        (found,) = self._session.run([self._facts.output], {self._facts.input: batch})
+        given = np.asarray(found)
+        given = given.T if self._facts.batch_last else given
+        if given.size != len(batch) * self._facts.classes:
             raise UserError(
                 f"{self._name} gives {list(given.shape)} for {len(batch)} pictures, not "
                 f"{self._facts.classes} numbers for each",
                 "export it again, so that it gives [batch, classes]",
             )
+        row: NDArray[np.float32] = given.reshape(len(batch), -1)[:1].astype(np.float32)
         return row
 
 

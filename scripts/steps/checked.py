@@ -20,7 +20,7 @@ from scripts.artefacts.manifest import tell_repeated, write_manifest
 from scripts.artefacts.progress import step, tell
 from scripts.artefacts.samples import noise, pictures
 from scripts.base.errors import UserError
-from scripts.intake.original import rows, session
+from scripts.intake.original import Session, rows
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def compare_batches(
 ) -> tuple[Agreement, list[NDArray[Any]]]:
     """On batches of its inputs, each of which is kept with the original's scores: reference-N.npz.
     Returns these scores, too."""
-    exported = session(network_in(draft), "the exported network")
+    exported = Session(network_in(draft), "the exported network")
     expected, actual = list[NDArray[Any]](), list[NDArray[Any]]()
     for number, asked in enumerate(batches):
         scores = original(*asked.values())
@@ -108,7 +108,7 @@ def finish(
         raise UserError("the network gives NaN or infinity for a picture", "check its weights")
     path = network_in(draft)
     with step(f"comparing the converted network with {made.called}"):
-        scores = rows(session(path, "the exported network"), asked.pixels, made.together)
+        scores = rows(Session(path, "the exported network"), asked.pixels, made.together)
         agreement = compare(reference, scores, made.answers)
     require(agreement, bound, made.called)
     if made.identity.get("labels"):

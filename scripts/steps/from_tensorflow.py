@@ -117,22 +117,13 @@ def _convert_network(network: Network, source: Path, path: Path) -> None:
 def _require_the_same(network: Network, size: tuple[int, int], path: Path) -> None:
     import tensorflow as tf
 
-    from scripts.intake.original import explain_refusal, session
+    from scripts.intake.original import Session, require_near
 
     noise = _noise(network.taken, size)
     expected = [each.numpy() for each in tf.nest.flatten(network.call(tf.constant(noise)))]
-    asked = session(path, "the converted network")
-    try:
-        found = asked.run(None, {"pixels": noise})
-    except Exception as fault:
-        raise explain_refusal("the converted network", fault) from None
+    found = Session(path, "the exported network").run(None, {"pixels": noise})
     for one, other in zip(expected, found, strict=True):
-        scale = max(1.0, float(np.abs(one).max()))
-        if one.shape != other.shape or np.abs(one - other).max() > SAME * scale:
-            raise UserError(
-                "the converted network answers otherwise than TensorFlow",
-                "export it yourself: ONNX=net.onnx",
-            )
+        require_near(one, other, SAME, "TensorFlow")
 
 
 def _noise(taken: Any, size: tuple[int, int]) -> NDArray[Any]:

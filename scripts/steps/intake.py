@@ -15,7 +15,7 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +31,6 @@ from scripts.intake.signature import Size
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from scripts.intake.original import Session
 
 TIMM = "timm/"
 REACHED_S = 5  # within which a hub must answer
@@ -398,13 +396,14 @@ def _require_the_same(module: Any, example: Any, path: Path) -> None:
     import numpy as np
     import torch
 
-    from scripts.intake.original import session
+    from scripts.intake.original import Session, require_near
 
     noise = torch.randn(3, *example.shape[1:], generator=torch.Generator().manual_seed(0))
-    given, asked = _ask_module(module, noise), session(path, "the exported network")
-    rows = [_ask_session(asked, {"pixels": each[None].numpy()}) for each in noise]
+    given, asked = _ask_module(module, noise), Session(path, "the exported network")
+    rows = [asked.run(None, {"pixels": each[None].numpy()}) for each in noise]
     for expected, parts in zip(given, zip(*rows, strict=True), strict=False):
-        _require_near(expected, np.concatenate([np.atleast_1d(each) for each in parts]), SAME)
+        found = np.concatenate([np.atleast_1d(each) for each in parts])
+        require_near(expected, found, SAME, "PyTorch")
 
 
 def _require_the_program(program: Any, path: Path) -> None:
@@ -412,7 +411,7 @@ def _require_the_program(program: Any, path: Path) -> None:
     import onnx
     import torch
 
-    from scripts.intake.original import session
+    from scripts.intake.original import Session, require_near
 
     examples, named = program.example_inputs or ((), {})
     # Nothing runs bfloat16 here; and noise is no number of a word, which may be an input, too.
@@ -427,9 +426,9 @@ def _require_the_program(program: Any, path: Path) -> None:
     names = [each.name for each in onnx.load(path, load_external_data=False).graph.input]
     asked = {name: each.numpy() for name, each in zip(names, noise, strict=True)}
     same = SAME if all(each.dtype == torch.float32 for each in noise) else SAME_IN_HALF
-    found = _ask_session(session(path, "the exported network"), asked)
+    found = Session(path, "the exported network").run(None, asked)
     for expected, each in zip(_ask_module(program.module(), *noise), found, strict=False):
-        _require_near(expected, each, same)
+        require_near(expected, each, same, "PyTorch")
 
 
 def _ask_module(module: Any, *given: Any) -> list[Any]:
@@ -439,31 +438,6 @@ def _ask_module(module: Any, *given: Any) -> list[Any]:
     with torch.inference_mode():
         leaves = _pytree.tree_leaves(module(*given))
     return [each.float().numpy() for each in leaves if isinstance(each, torch.Tensor)]
-
-
-def _ask_session(asked: Session, given: Mapping[str, Any]) -> Sequence[Any]:
-    from scripts.intake.original import explain_refusal
-
-    try:
-        return asked.run(None, given)
-    except Exception as fault:
-        raise explain_refusal("the exported network", fault) from None
-
-
-def _require_near(expected: Any, found: Any, same: float) -> None:
-    import numpy as np
-
-    scale = max(1.0, float(np.abs(expected).max(initial=0)))
-    if found.shape != expected.shape:
-        what = f"the shape {found.shape}, not {expected.shape}"
-    elif (off := float(np.abs(found - expected).max(initial=0))) > same * scale:
-        what = f"scores up to {scale:.3g}, of which one is off by {off:.2g}"
-    else:
-        return
-    raise UserError(
-        f"the exported network answers otherwise than PyTorch: {what}",
-        "export it yourself: ONNX=",
-    )
 
 
 if __name__ == "__main__":

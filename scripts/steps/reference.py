@@ -81,11 +81,11 @@ def of_exported(onnx: Path, post: Path | None = None, packages: str = "") -> Ask
     from bundle_serving.networks import network_in
     from bundle_serving.own_steps import read_by
     from scripts.intake import metadata, plain
-    from scripts.intake.original import rows, session
+    from scripts.intake.original import Session, rows
 
     # The transform of torchvision's networks does not say all.
     how = {**metadata.USUAL, **Manifest.of_export(onnx).transform}
-    asked = session(network_in(onnx), "the exported network")
+    asked = Session(network_in(onnx), "the exported network")
     text = post.read_text() if post else ""
 
     def ask(path: Path) -> int:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from scripts.base.errors import UserError
-from scripts.intake.original import explain_refusal
+from scripts.intake.original import explain_refusals
 from scripts.steps import intake
 from scripts.steps.vision import torchvision
 
@@ -133,6 +133,8 @@ def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_an_engines_reason_comes_last() -> None:
     where = "load_utils.h:46 void ValidateOpsetForDomain(const std::unordered_map<std::string>&)"
     fault = RuntimeError(f"FAIL : {where * 5} official support is till opset 26.")
-    said = explain_refusal("net.onnx", fault).cause
+    with pytest.raises(UserError) as refused, explain_refusals("net.onnx"):
+        raise fault
+    said = refused.value.cause
     assert said.startswith("net.onnx cannot be run: FAIL : load_utils.h")
     assert said.endswith("till opset 26.") and len(said) < 350

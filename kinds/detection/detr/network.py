@@ -27,7 +27,7 @@ from kinds.detection.serving.detection import (
 from scripts.artefacts.onnx_file import BATCH, save, trace_to_file
 from scripts.base.errors import UserError, reword_faults
 from scripts.intake import metadata
-from scripts.intake.original import rows, session
+from scripts.intake.original import Session, rows
 from scripts.intake.plain import make_rgb
 from scripts.steps.intake import CLOSE, require_whole
 from scripts.steps.networks import Network, make_asker
@@ -195,7 +195,7 @@ def _require_the_same(model: nn.Module, side: int, answers: str, path: Path) -> 
     """An exporter may write down what holds for its example alone, such as two pictures."""
     random = np.random.default_rng(0)
     pixels = random.integers(0, 256, (3, 3, side, side), dtype=np.uint8)
-    found = rows(session(path, "the exported network"), pixels, together=False)
+    found = rows(Session(path, "the exported network"), pixels, together=False)
     agreement = compare(make_asker(model)(pixels), found, answers)
     if not agreement.within(SAME):
         raise UserError(

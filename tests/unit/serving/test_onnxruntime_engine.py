@@ -37,7 +37,7 @@ def test_a_border_of_zeros_is_greater_than_what_is_negative(padded_maximum: Path
     expected[0, 0, 1, 1] = -7
     served = onnxruntime_engine.Engine(padded_maximum, 1).only_output({"input": pixels})
     np.testing.assert_array_equal(served, expected)
-    judged = original.session(padded_maximum, "it").run(None, {"input": pixels})[0]
+    judged = original.Session(padded_maximum, "it").run(None, {"input": pixels})[0]
     np.testing.assert_array_equal(judged, expected)
 
 
@@ -51,5 +51,5 @@ def test_a_type_that_is_not_computed_has_its_remedy(padded_maximum: Path) -> Non
     for each in (*network.graph.input, *network.graph.output):
         each.type.tensor_type.elem_type = TensorProto.DOUBLE
     with pytest.raises(UserError, match="Could not find an implementation for Conv") as refused:
-        original.session(network.SerializeToString(), "it")
+        original.Session(network.SerializeToString(), "it")
     assert refused.value.remedy.startswith("export it in float32")

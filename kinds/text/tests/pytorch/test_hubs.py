@@ -14,7 +14,7 @@ from bundle_serving.scores import softmax
 from kinds.text import classifiers, export
 from kinds.text.serving.texts import TextRecipe, to_tokens
 from scripts.base.errors import UserError
-from scripts.intake.original import session
+from scripts.intake.original import Session
 from scripts.steps.vision import torchvision
 
 # After torchvision, or their imports fail beside a PyTorch for CPUs alone.
@@ -70,7 +70,7 @@ def test_a_network_that_reads_the_last_token(tmp_path: Path) -> None:
     tokenizer = TextRecipe(".", "", 64).tokenizer(tmp_path / "out")
     tokens = to_tokens(["a b b a a"], tokenizer)
     assert tokens["INPUT_IDS"].tolist() == [[0, 1, 1, 0, 0, 3, 3, 3]]
-    served = session(network_in(tmp_path / "out"), "it").run(None, tokens)[0]
+    served = Session(network_in(tmp_path / "out"), "it").run(None, tokens)[0]
     with torch.inference_mode():
         expected = original(input_ids=torch.tensor([[0, 1, 1, 0, 0]])).logits.numpy()
     assert np.abs(softmax(served) - softmax(expected)).max() < 0.001
