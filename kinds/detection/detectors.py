@@ -14,8 +14,8 @@ from torch import nn
 from bundle_serving.infer import Answer
 from bundle_serving.pictures import Transform
 from bundle_serving.protocol import golden
+from scripts.artefacts.manifest import OfTorchvision
 from scripts.artefacts.onnx_file import BATCH, save
-from scripts.steps.fine_tuned import FineTuned
 from scripts.steps.networks import Network, load_fine_tuned, make_module, set_to_pictures
 from scripts.steps.vision import torchvision
 
@@ -71,7 +71,7 @@ class Whole:
         golden.save(path, [self.find(Image.open(each)) for each in pictures])
 
 
-def build(spec: FineTuned, boxes: Mapping[str, float]) -> Whole:
+def build(spec: OfTorchvision, boxes: Mapping[str, float]) -> Whole:
     entry = torchvision.models.get_model_weights(spec.arch).DEFAULT
     module, classes, origin = load_fine_tuned(
         spec, entry, partial(_count_classes, spec.arch), _settle

@@ -12,27 +12,26 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from bundle_serving.agreement import Bound
 from kinds.detection.serving.agreement_of_boxes import DETECTION
 from scripts.artefacts.exporting import run
-from scripts.artefacts.manifest import EXPECTED, NOTHING
+from scripts.artefacts.manifest import EXPECTED, NOTHING, OfTorchvision
 from scripts.artefacts.progress import step
 from scripts.base import files
-from scripts.steps.fine_tuned import FineTuned
 
 ANCHORS = "anchors.npy"
 BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}
 
 
 @dataclass(frozen=True)
-class Detector(FineTuned):
+class Detector(OfTorchvision):
     """Its labels are without the background."""
 
     boxes: Mapping[str, float] = field(kw_only=True)  # which boxes count
 
-    setting: ClassVar[str] = "DETECTION"
+    setting: str = "DETECTION"
 
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
         return {**super().identity(before), "boxes": dict(self.boxes)}

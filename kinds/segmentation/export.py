@@ -12,7 +12,6 @@ import io
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
@@ -20,10 +19,9 @@ from bundle_serving.agreement import Bound
 from bundle_serving.protocol import golden
 from kinds.segmentation.serving.agreement_of_masks import SEGMENTATION, of_masks
 from scripts.artefacts.exporting import run
-from scripts.artefacts.manifest import EXPECTED
+from scripts.artefacts.manifest import EXPECTED, OfTorchvision
 from scripts.artefacts.progress import step
 from scripts.base import files
-from scripts.steps.fine_tuned import FineTuned
 
 # Of the pixels that get another class.
 BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.01)}
@@ -32,10 +30,10 @@ SIZES = ((640, 480), (320, 320), (97, 61), (375, 1000))
 
 
 @dataclass(frozen=True)
-class Segmenter(FineTuned):
+class Segmenter(OfTorchvision):
     """Its labels are by the number of the class, the background's too."""
 
-    setting: ClassVar[str] = "SEGMENTATION"
+    setting: str = "SEGMENTATION"
 
 
 def export(spec: Segmenter, out: Path) -> None:

@@ -13,9 +13,9 @@ from PIL import Image
 from torch import nn
 
 from bundle_serving.pictures import Transform
+from scripts.artefacts.manifest import OfTorchvision
 from scripts.artefacts.onnx_file import BATCH, save
 from scripts.base.errors import UserError
-from scripts.steps.fine_tuned import FineTuned
 from scripts.steps.networks import Network, Pixels, load_fine_tuned, set_to_pictures
 from scripts.steps.vision import torchvision
 
@@ -69,7 +69,7 @@ class Whole:
         return classes
 
 
-def build(spec: FineTuned) -> Whole:
+def build(spec: OfTorchvision) -> Whole:
     entry = torchvision.models.get_model_weights(spec.arch).DEFAULT
     prepare = entry.transforms()
     (side,) = prepare.resize_size

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from bundle_serving.networks import files_of, is_ir, network_in
 from scripts.artefacts.progress import tell
 from scripts.base import below, files
-from scripts.base.errors import UserError
+from scripts.base.errors import NoWeights, UserError
 
 SCHEMA = 1
 # More photos say nothing new about the arithmetic, and cost seconds.
@@ -39,16 +39,13 @@ class ExportSpec(Protocol):
 
 
 @dataclass(frozen=True)
-class Torchvision:
+class OfTorchvision:
     """One of torchvision's architectures."""
 
-    arch: str = "resnet50"
-    weights: str = "default"  # "default" (torchvision's own), "random", or a file
+    arch: str
+    weights: str  # "default" (torchvision's own), "random", or a file
     precision: str = "fp32"  # or "fp16": half precision inside, for a strongly typed engine
     labels: Path | None = None  # None: torchvision's own
-    samples: Path | None = None  # photos for the check
-    pre: Path | None = None  # a program of the user's own that prepares the pictures
-    packages: str | None = None  # the folder with those that it imports
     setting: str = "WEIGHTS"  # that names the weights
 
     @property
@@ -56,9 +53,8 @@ class Torchvision:
         return self.weights == "random"
 
     @property
-    def is_keyword(self) -> bool:
-        """Whether the weights are a keyword, not a file."""
-        return self.weights in ("default", "random")
+    def is_file(self) -> bool:
+        return self.weights not in ("default", "random")
 
     @property
     def ways_out(self) -> str:
@@ -71,27 +67,55 @@ class Torchvision:
         return f"give a file ({self.setting}={self.arch}.pth or .safetensors), or try {other}"
 
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
-        weights: dict[str, str] = {"source": self.weights}
-        if not self.is_keyword:
-            path = Path(self.weights)
-            weights = of_file(path, before.get("weights"))
+        weights = {"source": self.weights}
+        if self.is_file:
+            weights = of_file(Path(self.weights), before.get("weights"))
             if not weights:
-                raise UserError(
-                    f"there is no weights file at {path}",
-                    f"give {self.setting}= a .pth or .safetensors file, 'default' or 'random'",
+                raise NoWeights(
+                    f"there is no weights file at {self.weights}",
+                    f"give a .pth or .safetensors file, {self.setting}=default or "
+                    f"{self.setting}=random",
                 )
-        own = {"labels": of_labels(self.labels, before)} if self.labels else {}
-        if self.pre:
-            own["pre"] = {**of_file(self.pre, before.get("pre")), "packages": self.packages or ""}
         return {
-            "schema": SCHEMA,
             "arch": self.arch,
             "precision": self.precision,
             "weights": weights,
             "versions": read_pins(*MAKERS),
-            **own,
-            **of_samples(self.samples),
+            "labels": of_labels(self.labels, before) if self.labels else None,
         }
+
+    def names(
+        self, classes: int, published: list[str], first: int = 0, besides: str = ""
+    ) -> list[str]:
+        """Of a file's classes; `first`: the number of the first of them."""
+        named = lines_of(self.labels)
+        if not named and classes == len(published):
+            return published
+        if named and len(named) != classes:
+            raise UserError(
+                f"{self.labels} has {count_of(named)}, and {Path(self.weights).name} "
+                f"{classes} classes{besides}",
+                "give one label per line, in the order of the training",
+            )
+        return named or [f"class {first + number}" for number in range(classes)]
+
+
+@dataclass(frozen=True)
+class Torchvision(OfTorchvision):
+    """A classifier."""
+
+    arch: str = "resnet50"
+    weights: str = "default"
+    samples: Path | None = None  # photos for the check
+    pre: Path | None = None  # a program of the user's own that prepares the pictures
+    packages: str | None = None  # the folder with those that it imports
+
+    def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+        found = super().identity(before) | {"schema": SCHEMA, **of_samples(self.samples)}
+        if self.pre:
+            program = of_file(self.pre, before.get("pre"))
+            found["pre"] = {**program, "packages": self.packages or ""}
+        return found
 
 
 # The graph around the user's own, and its check.

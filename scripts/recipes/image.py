@@ -271,7 +271,8 @@ class Image(ThreeSteps, OfPictures):
                     "give ONNX, an IR, TorchScript or torch.export; or add it: make add-model",
                 )
             spec = Torchvision(
-                *(settings.arch, settings.weights, engine.export, labels, samples),
+                *(settings.arch, settings.weights, engine.export, labels),
+                samples=samples,
                 pre=self.path_beside(self.pre) if self.pre else None,
                 packages=self._packages or None,
             )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bundle_serving.infer import Question
-from scripts.artefacts.manifest import EXPECTED, labels_beside
+from scripts.artefacts.manifest import EXPECTED, OfTorchvision, labels_beside
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
@@ -26,7 +26,6 @@ from scripts.recipes.parts import Count, ThreeSteps
 from scripts.recipes.recipe import Export, Recipe
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
-from scripts.steps.fine_tuned import FineTuned
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -101,7 +100,7 @@ class Finds(ThreeSteps, OfPictures):
         return True
 
     def of_torchvision(
-        self, step: Step, kind: type[FineTuned], settings: Settings, engine: Engine, **more: Any
+        self, step: Step, kind: type[OfTorchvision], settings: Settings, engine: Engine, **more: Any
     ) -> Export:
         weights = str(settings.value(self.setting)) if self.setting else self.weights
         arch = self.source.removeprefix(TORCHVISION)

@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from bundle_serving.pictures import Transform, to_pixels
-from scripts.artefacts.manifest import NOTHING, Torchvision, lines_of
+from scripts.artefacts.manifest import NOTHING, OfTorchvision, Torchvision, lines_of
 from scripts.artefacts.samples import RANDOM_PICTURES, make_varied, noise
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError, of_the_machine
 from scripts.settings.architectures import DRAWN
-from scripts.steps.fine_tuned import FineTuned
 from scripts.steps.vision import torchvision
 
 if TYPE_CHECKING:
@@ -135,25 +134,28 @@ def _of_drawings(wanted: Torchvision) -> Network:
 def _of_torchvision(wanted: Torchvision) -> Network:
     models = torchvision.models
     published = models.get_model_weights(wanted.arch)
-    labels = lines_of(wanted.labels) or list(published.DEFAULT.meta["categories"])
+    known = list(published.DEFAULT.meta["categories"])
+    labels = lines_of(wanted.labels) or known
+    classes, entry, origin = len(labels), next(iter(published)), {"source": "random, seed 0"}
+    torch.manual_seed(0)
+    module = models.get_model(wanted.arch, weights=None, num_classes=classes)
     if wanted.weights == "default":
-        entry = published.DEFAULT
-        module = models.get_model(wanted.arch, weights=None)
-        module.load_state_dict(download_weights(wanted.arch, entry, wanted.ways_out))
-        origin = {"source": f"torchvision {entry}", "url": entry.url}
-        if len(labels) != len(published.DEFAULT.meta["categories"]):
+        if classes != len(known):
             raise UserError(
-                f"{wanted.labels} has {len(labels)} labels, and torchvision's weights for "
-                f"{wanted.arch} {len(published.DEFAULT.meta['categories'])} classes",
+                f"{wanted.labels} has {classes} labels, and torchvision's weights for "
+                f"{wanted.arch} {len(known)} classes",
                 "give the WEIGHTS= that these labels belong to",
             )
-    elif wanted.is_untrained:
-        torch.manual_seed(0)
-        module = models.get_model(wanted.arch, weights=None, num_classes=len(labels))
-        entry = next(iter(published))
-        origin = {"source": "random, seed 0"}
-    else:
-        module, entry, origin = _from_file(wanted, len(labels), published)
+        entry = published.DEFAULT
+        module.load_state_dict(download_weights(wanted.arch, entry, wanted.ways_out))
+        origin = {"source": f"torchvision {entry}", "url": entry.url}
+    elif wanted.is_file:
+        path = Path(wanted.weights)
+        remedy = ITS_ARCH if wanted.setting == "WEIGHTS" else MADE_THERE
+        of = f"{wanted.arch} with {classes} classes"
+        fill_weights(module, read_state(path), of, path, remedy)
+        origin = origin_of(path)
+        entry = _find_entry(origin["sha256"], published)
     recipe = entry.transforms()
     return Network(
         module=module.eval(),
@@ -183,18 +185,7 @@ def download_weights(arch: str, entry: Any, ways_out: str) -> dict[str, torch.Te
     return state
 
 
-def _from_file(
-    wanted: Torchvision, classes: int, published: Any
-) -> tuple[nn.Module, Any, dict[str, str]]:
-    path = Path(wanted.weights)
-    origin = origin_of(path)
-    module = torchvision.models.get_model(wanted.arch, weights=None, num_classes=classes)
-    remedy = ITS_ARCH if wanted.setting == "WEIGHTS" else MADE_THERE
-    fill_weights(module, read_state(path), f"{wanted.arch} with {classes} classes", path, remedy)
-    return module, _recipe_of(origin["sha256"], published), origin
-
-
-def _recipe_of(digest: str, published: Any) -> Any:
+def _find_entry(digest: str, published: Any) -> Any:
     """torchvision's files have their hash in the name; other files get the picture sizes that the
     architecture was first published with (short side 256, crop 224 for most)."""
     for entry in published:
@@ -261,7 +252,7 @@ def _tell_alone(module: nn.Module, state: dict[str, torch.Tensor]) -> str:
 
 
 def load_fine_tuned(
-    wanted: FineTuned,
+    wanted: OfTorchvision,
     published: Any,
     count: Callable[[dict[str, torch.Tensor]], int],
     settle: Callable[[nn.Module], None],
