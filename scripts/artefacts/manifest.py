@@ -132,15 +132,15 @@ class Foreign:
     output: str = ""  # which of its outputs is taken, if it has several
     gives: str = ""  # scores, probabilities or multi-label; empty: its numbers tell
     samples: Path | None = None  # photos for the check
-    data: tuple[Path, ...] | None = None  # its weights, if they are elsewhere than it says
+    data: tuple[Path, ...] = ()  # its weights, if they are elsewhere than it says
 
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
         network = of_file(self.network, before)
         if not network:
             raise UserError(f"no network at {self.network}", "name an .onnx or .xml file")
-        weights = self.data
-        if weights is None and self.network.is_file():
-            weights = tuple(external_data(self.network))
+        data = before.get("data", [])
+        if self.network.is_file():
+            data = [files.sha256(path) for path in self.data or external_data(self.network)]
         return {
             "schema": ADOPTION,
             **network,
@@ -149,9 +149,7 @@ class Foreign:
             "pictures": self.pictures,
             "output": self.output,
             "gives": self.gives,
-            "data": [files.sha256(path) for path in weights]
-            if weights is not None
-            else before.get("data", []),
+            "data": data,
             "versions": read_pins("onnx", "onnxruntime"),
             **of_samples(self.samples),
         }
@@ -325,7 +323,7 @@ def why_export(artefact: Path, spec: ExportSpec, as_before: bool = False) -> str
     as before, their file may be missing, or on another machine."""
     manifest = Manifest.load(artefact / "manifest.json")
     if manifest is None:
-        return "nothing exported yet"
+        return "nothing made yet"
     identity = spec.identity(manifest.identity if as_before else NOTHING)
     # Without SAMPLES=, those of the last check will do.
     before = {

@@ -43,12 +43,11 @@ class Form(Protocol):
 
 
 def read(
-    path: Path, data: Sequence[Path] | None, how: Mapping[str, Any], output: str, classes: int
+    path: Path, data: Sequence[Path], how: Mapping[str, Any], output: str, classes: int
 ) -> tuple[Form, Signature]:
     """With what it keeps in other files: those beside it, or `data`. `how` pictures are prepared,
     its `output` and the number of its `classes` are what the user says."""
-    beside = external_data(path) if data is None else data
-    form = _read_form(path, {each.name: each for each in beside})
+    form = _read_form(path, {each.name: each for each in data or external_data(path)})
     hints = Hints(sides(how["crop"]), output=output, classes=classes)
     return form, signature.signature(path, hints, form.model)
 

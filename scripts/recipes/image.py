@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -282,10 +281,10 @@ class Image(ThreeSteps, OfPictures):
             how |= {"program": self.read_beside(self.pre), "packages": self._packages}
         if is_ir(network):
             _require_for_ir(network.name, settings.precision, engine)
-        foreign = Foreign(network, labels, how, self.output, self.gives, samples)
         # For a container, which sees only what it is told of.
         data = tuple(external_data(network)) if network.is_file() else ()
-        return Export(ADOPT, as_words(replace(foreign, data=data)), foreign, as_before)
+        foreign = Foreign(network, labels, how, self.output, self.gives, samples, data)
+        return Export.from_spec(ADOPT, foreign, as_before)
 
     def computes_in(self, settings: Settings) -> str:
         return settings.precision

@@ -94,7 +94,7 @@ class Wanted:
     items: Path
     out: Path
     output: str = ""
-    data: tuple[Path, ...] | None = None  # the files with its weights
+    data: tuple[Path, ...] = ()  # the files with its weights
     any_size: bool = False  # nobody has said it
 
 
