@@ -143,22 +143,21 @@ def _step(
 
 
 def _quantise(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace) -> None:
-    calibration, accuracy = settings.photos("CALIBRATION"), settings.accuracy
+    wanted = quantise.Quantised(made.onnx, settings.photos("CALIBRATION"), settings.accuracy)
 
     def run() -> None:
-        if calibration is None:
+        if wanted.calibration is None:
             raise UserError(
                 "PRECISION=int8 needs pictures to calibrate with",
                 "name a folder with a few hundred photos: CALIBRATION=photos",
             )
-        given = {"onnx": made.onnx, "calibration": calibration, "accuracy": accuracy}
-        stack.run_step(QUANTISE, *as_words({**given, "out": made.int8}))
+        stack.run_step(QUANTISE, *as_words(wanted), "--out", made.int8)
 
     _step(
         pipeline,
         made.int8,
         "int8",
-        lambda out: quantise.why_quantise(out, made.onnx, calibration, accuracy),
+        lambda out: why_export(out, wanted, as_before=True),
         run,
     )
 
@@ -183,9 +182,8 @@ def _build_plan(
 
 
 def _list_plan_words(made: Workspace, profile: Mapping[str, str]) -> list[str | Path]:
-    words: list[str | Path] = ["--onnx", made.onnx]
-    words += [word for option, value in profile.items() for word in (f"--{option}", value)]
-    return [*words, "--timing-caches", TIMING_CACHES, "--out", made.plan]
+    given = {"onnx": made.onnx, "shapes": profile, "timing_caches": TIMING_CACHES}
+    return as_words(given | {"out": made.plan})
 
 
 def hand_on(stack: Stack, settings: Settings, pipeline: Pipeline) -> None:

@@ -1,15 +1,11 @@
 """ONNX -> TensorRT plan for this GPU, built with trtexec and installed atomically.
 
     python -m scripts.steps.plan --onnx build/onnx --timing-caches build/cache/timing \
-        --out build/plan --batch 32 256
-    python -m scripts.steps.plan --onnx build/onnx --timing-caches build/cache/timing \
-        --out build/plan \
-        --minShapes input:1x3x224x224 --optShapes input:32x3x224x224 --maxShapes input:256x3x224x224
+        --out build/plan --batch 32,256
 
 Out: model.plan, manifest.json, and the logs of trtexec. Runs in the pytorch container.
 """
 
-import argparse
 import json
 import os
 import re
@@ -22,12 +18,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scripts.artefacts import gpus, shapes
+from scripts.artefacts import gpus
+from scripts.artefacts.exporting import start
 from scripts.artefacts.gpus import Gpu
-from scripts.artefacts.manifest import Manifest, differences
+from scripts.artefacts.manifest import NOTHING, Manifest, differences
 from scripts.artefacts.progress import tell
+from scripts.artefacts.shapes import of_pixels
 from scripts.base import files
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import UserError
 
 # On PATH in NVIDIA's pytorch image; the second is its place in older ones.
 TRTEXEC = ("trtexec", "/usr/src/tensorrt/bin/trtexec")
@@ -101,30 +99,26 @@ def why_build(out: Path, wanted: dict[str, Any]) -> str | None:
     return "; ".join(changes) or None
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--onnx", type=Path, required=True, help="the fp16 directory that export wrote"
-    )
-    for option in shapes.OPTIONS:
-        parser.add_argument(f"--{option}", help="in trtexec's syntax")
-    parser.add_argument("--batch", nargs=2, type=int, metavar=("OPT", "MAX"), help="of pictures")
-    parser.add_argument("--timing-caches", type=Path, required=True, help="a folder for them")
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args(argv)
+def main(
+    onnx: Path,
+    timing_caches: Path,
+    out: Path,
+    shapes: Mapping[str, str] = NOTHING,
+    batch: tuple[int, int] | None = None,
+) -> int:
+    """`onnx`: the fp16 directory that export wrote; `timing_caches`: a folder for them; `shapes`:
+    trtexec's options, or `batch`: of pictures, the usual one and the largest."""
     gpu = gpu_seen_here()
-    profile = {option: getattr(options, option) for option in shapes.OPTIONS}
-    if options.batch:
-        profile = shapes.of_pixels(
-            "input", Manifest.of_export(options.onnx).transform["crop"], *options.batch
-        )
-    wanted = identity(options.onnx, gpu, tensorrt_version(), profile)
-    reason = why_build(options.out, wanted)
+    profile = shapes
+    if batch:
+        profile = of_pixels("input", Manifest.of_export(onnx).transform["crop"], *batch)
+    wanted = identity(onnx, gpu, tensorrt_version(), profile)
+    reason = why_build(out, wanted)
     if reason is None:
-        tell(f"{options.out} fits: nothing to build")
+        tell(f"{out} fits: nothing to build")
         return 0
     tell(f"- building a plan for {gpu.name}: {reason}")
-    build(options.onnx, gpu, wanted, options.timing_caches / _name_cache(wanted), options.out)
+    build(onnx, gpu, wanted, timing_caches / _name_cache(wanted), out)
     return 0
 
 
@@ -234,4 +228,4 @@ def _types(tensors: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    sys.exit(start(main))

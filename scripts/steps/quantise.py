@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bundle_serving.agreement import Agreement, Bound, compare
-from scripts.artefacts.exporting import start
-from scripts.artefacts.manifest import Manifest, differences, read_pins
+from scripts.artefacts.exporting import run
+from scripts.artefacts.manifest import NOTHING, Manifest, read_pins
 from scripts.artefacts.progress import step, tell
 from scripts.base import files
 from scripts.base.errors import UserError
@@ -64,40 +64,21 @@ class Asked:
         return float(np.square(moved).mean())
 
 
-def main(onnx: Path, calibration: Path, accuracy: float, out: Path) -> int:
-    """`onnx`: the fp32 directory that export wrote; `calibration`: a folder of photos; `accuracy`:
-    percent of the labels that must stay."""
-    if why_quantise(out, onnx, calibration, accuracy) is None:
-        tell(f"{out} fits: nothing to quantise")
-    else:
-        quantise(onnx, calibration, accuracy, out)
-    return 0
+@dataclass(frozen=True)
+class Quantised:
+    onnx: Path  # the fp32 directory that export wrote
+    calibration: Path | None  # a folder of photos; without, the earlier calibration is used
+    accuracy: float  # percent of the labels that must stay
 
-
-def why_quantise(out: Path, onnx: Path, calibration: Path | None, accuracy: float) -> str | None:
-    """None if the quantised network fits; otherwise what changed, in one line. Without a folder,
-    the earlier calibration is used."""
-    made, source = (Manifest.load(folder / "manifest.json") for folder in (out, onnx))
-    if made is None or source is None:
-        return "nothing quantised yet"
-    wanted = _identity(source, calibration, accuracy)
-    if calibration is None:
-        wanted["calibration"] = made.identity["calibration"]
-    changes = differences(made.identity, wanted)
-    model = out / "model.onnx"
-    if not changes and not (model.exists() and files.sha256(model) == made.onnx["sha256"]):
-        changes = ["model.onnx is not the file that was quantised"]
-    return "; ".join(changes) or None
-
-
-def _identity(source: Manifest, calibration: Path | None, accuracy: float) -> dict[str, Any]:
-    return source.identity | {
-        "precision": "int8",
-        "accuracy": accuracy,
-        "onnx": source.onnx["sha256"],
-        "calibration": identify_photos(calibration) if calibration else None,
-        **read_pins("onnxruntime", "openvino"),
-    }
+    def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+        source, photos = Manifest.of_export(self.onnx), before.get("calibration")
+        return source.identity | {
+            "precision": "int8",
+            "accuracy": self.accuracy,
+            "onnx": source.onnx["sha256"],
+            "calibration": identify_photos(self.calibration) if self.calibration else photos,
+            **read_pins("onnxruntime", "openvino"),
+        }
 
 
 def identify_photos(folder: Path) -> str:
@@ -107,11 +88,13 @@ def identify_photos(folder: Path) -> str:
     return hashlib.sha256(os.fsencode("\n".join(names))).hexdigest()
 
 
-def quantise(onnx: Path, calibration: Path, accuracy: float, out: Path) -> None:
+def quantise(wanted: Quantised, out: Path) -> None:
     from bundle_serving.pictures import Transform, to_pixels
     from scripts.artefacts import samples
     from scripts.steps.eight_bits import Quantiser
 
+    onnx, calibration = wanted.onnx, wanted.calibration
+    assert calibration  # without, no step is begun
     source = Manifest.of_export(onnx)
     how = Transform(**source.transform, decode="full")
     with step("reading the calibration pictures"):
@@ -128,7 +111,7 @@ def quantise(onnx: Path, calibration: Path, accuracy: float, out: Path) -> None:
     if len(learnt) < ENOUGH_VIEWS:
         tell(f"  only {len(learnt)} pictures, used in {len(shown)} views; a hundred are better")
     scores = engine.scores(onnx / "model.onnx", judged, "fp32")
-    bound = Bound(engine.BOUNDS["int8"].difference, accuracy / 100)
+    bound = Bound(engine.BOUNDS["int8"].difference, wanted.accuracy / 100)
     with files.whole_folder(out) as draft, TemporaryDirectory() as between:
         with step(f"quantising on {len(shown)} views of {len(learnt)} pictures"):
             quantiser = Quantiser(onnx / "model.onnx", shown, Path(between))
@@ -138,7 +121,7 @@ def quantise(onnx: Path, calibration: Path, accuracy: float, out: Path) -> None:
         np.savez_compressed(draft / "reference.npz", pixels=judged, scores=scores)
         manifest = replace(
             source,
-            identity=_identity(source, calibration, accuracy),
+            identity=wanted.identity(),
             onnx=source.onnx | {"sha256": files.sha256(draft / "model.onnx")},
             check={"learnt from": len(learnt), "not in int8": kept} | agreement.record(bound),
         )
@@ -200,4 +183,4 @@ def by_harm(quantiser: Quantiser, asked: Asked, target: Path) -> list[list[str]]
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    sys.exit(run(Quantised, quantise))

@@ -25,7 +25,7 @@ from scripts.base.errors import NoWeights, UserError
 from scripts.settings.architectures import DRAWN
 from scripts.steps import engine, export, networks, quantise
 from scripts.steps.eight_bits import Quantiser
-from scripts.steps.quantise import Asked
+from scripts.steps.quantise import Asked, Quantised
 from scripts.steps.vision import torchvision
 
 UNSEEN = 12345
@@ -114,7 +114,7 @@ def test_it_is_exported_and_proved_in_eight_bits(
     export.export(Torchvision(DRAWN, str(trained), samples=drawings), tmp_path / "onnx")
     made = Manifest.load(tmp_path / "onnx" / "manifest.json")
     assert made and made.onnx["classes"] == len(NAMES) and not made.untrained
-    quantise.quantise(tmp_path / "onnx", drawings, 99, tmp_path / "int8")
+    quantise.quantise(Quantised(tmp_path / "onnx", drawings, 99), tmp_path / "int8")
     decision = engine.decide(tmp_path / "int8", "int8")
     assert decision["precision"] == "int8"
 

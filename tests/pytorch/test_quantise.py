@@ -1,13 +1,17 @@
 """Quantisation, of the network that was really exported."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bundle_serving import openvino_engine
+from scripts.artefacts.exporting import export_unless_it_fits
+from scripts.artefacts.manifest import why_export
 from scripts.base.errors import UserError
 from scripts.steps import engine, quantise
+from scripts.steps.quantise import Quantised
 from tests.project import picture
 
 
@@ -25,15 +29,16 @@ def test_a_quantised_network_keeps_its_labels(
     exported: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     onnx, out = exported / "versions/1/onnx", tmp_path / "int8"
-    assert quantise.main(onnx, photos, 99, out) == 0
+    wanted = Quantised(onnx, photos, 99)
+    export_unless_it_fits(wanted, out, quantise.quantise)
     assert "only 6 pictures, used in 48 views" in capsys.readouterr().out
     assert (out / "model.onnx").stat().st_size < 0.4 * (onnx / "model.onnx").stat().st_size
-    quantise.main(onnx, photos, 99, out)
-    assert "nothing to quantise" in capsys.readouterr().out
-    assert quantise.why_quantise(out, onnx, None, 99) is None
+    export_unless_it_fits(wanted, out, quantise.quantise)
+    assert "fits: nothing to export" in capsys.readouterr().out
+    assert why_export(out, replace(wanted, calibration=None), as_before=True) is None
     (photos / "more.jpg").write_bytes(picture())
-    assert "calibration" in str(quantise.why_quantise(out, onnx, photos, 99))
-    assert "accuracy: 99" in str(quantise.why_quantise(out, onnx, None, 90))
+    assert "calibration" in str(why_export(out, wanted, as_before=True))
+    assert "accuracy: 99" in str(why_export(out, Quantised(onnx, None, 90), as_before=True))
 
     # Judged by its own scores it passes; by those of one that sees something else it does not.
     network = openvino_engine.Engine(out / "model.onnx", "int8", 1)
@@ -51,5 +56,6 @@ def test_one_picture_is_too_few_to_quantise(exported: Path, tmp_path: Path) -> N
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "one.jpg").write_bytes(picture())
     with pytest.raises(UserError, match="one to check with"):
-        quantise.quantise(exported / "versions/1/onnx", tmp_path / "photos", 99, tmp_path / "int8")
+        wanted = Quantised(exported / "versions/1/onnx", tmp_path / "photos", 99)
+        quantise.quantise(wanted, tmp_path / "int8")
     assert not (tmp_path / "int8").exists()

@@ -59,11 +59,9 @@ def exported(folder: Path, precision: str, **how: Any) -> Path:
 
 def build(onnx: Path) -> dict[str, Any]:
     out = onnx.parent / "plan"
-    words = ["--onnx", str(onnx), "--out", str(out)]
-    words += ["--timing-caches", str(onnx.parent / "timing")]
-    for option, batch in (("min", 1), ("opt", 2), ("max", 4)):
-        words += [f"--{option}Shapes", f"input:{batch}x3x8x8"]
-    plan.main(words)
+    sizes = (("min", 1), ("opt", 2), ("max", 4))
+    shapes = {f"{option}Shapes": f"input:{batch}x3x8x8" for option, batch in sizes}
+    plan.main(onnx, onnx.parent / "timing", out, shapes)
     loaded: dict[str, Any] = json.loads((out / "manifest.json").read_text())
     return loaded
 
