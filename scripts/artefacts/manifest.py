@@ -73,7 +73,7 @@ class OfTorchvision:
             if not weights:
                 raise NoWeights(
                     f"there is no weights file at {self.weights}",
-                    f"give a .pth or .safetensors file, {self.setting}=default or "
+                    f"give {self.setting}= a .pth or .safetensors file, {self.setting}=default or "
                     f"{self.setting}=random",
                 )
         return {

@@ -9,7 +9,7 @@ from math import ceil, comb, erfc, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from scripts.evaluation.share import Z
+from scripts.evaluation.share import Z, round_up
 
 # Beyond this many, the test's probability is that of a normal distribution.
 MOST_EXACT = 1000
@@ -86,9 +86,7 @@ class Paired:
         short = abs(most_drop - self.drop)
         if not short or (needed := ceil(Z * Z * self._variance / short**2)) > MOST_NEEDED:
             return None
-        digits = max(0, len(str(needed)) - 2)
-        rounded = int(ceil(needed / 10**digits) * 10**digits)
-        return max(rounded, self.of + 1)
+        return max(round_up(needed), self.of + 1)
 
     def __str__(self) -> str:
         points = [-100 * each for each in (self.drop, self.high, self.low)]

@@ -182,7 +182,4 @@ def find_order(answers: Answers) -> NDArray[np.int64] | None:
 
 def reorder(classes: Sequence[str], order: NDArray[np.int64]) -> list[str]:
     """What each class of the network should be called, by what find_order found."""
-    found = [""] * len(classes)
-    for label, number in enumerate(order):
-        found[number] = classes[label]
-    return found
+    return [classes[label] for label in np.argsort(order)]

@@ -14,12 +14,15 @@ is claimed of one stream is wrong with a probability of at most 1 - CERTAINTY, w
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf, log
 
 import numpy as np
 from numpy.typing import NDArray
+
+from scripts.evaluation.share import round_up
 
 CERTAINTY = 0.99
 ENOUGH = -log(1 - CERTAINTY)  # the logarithm of what a bet must have won
@@ -45,11 +48,7 @@ def win_against(mean: float, counts: Counts) -> float:
 
 def find_upper_bound(counts: Counts) -> float:
     """The mean is at most this."""
-    low, high = 0.0, 1.0
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if win_against(middle, counts) >= ENOUGH else (middle, high)
-    return high
+    return _find_first(lambda mean: win_against(mean, counts) >= ENOUGH, 1.0)
 
 
 def find_lower_bound(counts: Counts) -> float:
@@ -72,12 +71,16 @@ def count_needed(mean: float, counts: Counts) -> int | None:
     most = MOST_NEEDED / max(total, 1)
     if not total or not is_told(most):
         return None
+    return round_up(ceil(_find_first(is_told, most) * total))
+
+
+def _find_first(holds: Callable[[float], bool], most: float) -> float:
+    """The first number from 0 for which it holds, as for all above."""
     low, high = 0.0, most
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        low, high = (low, middle) if is_told(middle) else (middle, high)
-    digits = max(0, len(str(ceil(high * total))) - 2)
-    return int(ceil(high * total / 10**digits) * 10**digits)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
 def count_share(count: int, of: int) -> Counts:
@@ -139,23 +142,14 @@ def find_quantile_bounds(
     ordered = np.sort(np.asarray(values, float))
     count = len(ordered)
 
-    def wins_below(above: int) -> bool:
+    def loses_below(above: int) -> bool:
         """That fewer than 1 - share lie above, where so many do."""
-        return win_against(1 - share, count_share(above, count)) >= ENOUGH
+        return win_against(1 - share, count_share(above, count)) < ENOUGH
 
     def wins_above(above: int) -> bool:
         return win_against(share, count_share(count - above, count)) >= ENOUGH
 
-    few = _find_first(lambda above: not wins_below(above), count) - 1
-    many = _find_first(wins_above, count)
+    few = bisect_left(range(count + 1), True, key=loses_below) - 1
+    many = bisect_left(range(count + 1), True, key=wins_above)
     low = float(ordered[count - many]) if 0 < many <= count else -inf
     return low, float(ordered[count - 1 - few]) if 0 <= few < count else inf
-
-
-def _find_first(holds: Callable[[int], bool], most: int) -> int:
-    """The first number for which it holds, as for all above; `most` + 1 if none."""
-    low, high = 0, most + 1
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low

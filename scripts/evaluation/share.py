@@ -8,6 +8,12 @@ from math import sqrt
 Z = 1.959964
 
 
+def round_up(number: int) -> int:
+    """To two digits."""
+    step: int = 10 ** max(0, len(str(number)) - 2)
+    return -(-number // step) * step
+
+
 @dataclass(frozen=True)
 class Share:
     """`count` of `of`, with Wilson's interval."""

@@ -47,17 +47,16 @@ def read(
 ) -> tuple[Form, Signature]:
     """With what it keeps in other files: those beside it, or `data`. `how` pictures are prepared,
     its `output` and the number of its `classes` are what the user says."""
-    form = _read_form(path, {each.name: each for each in data or external_data(path)})
+    beside = {each.name: each for each in data or external_data(path)}
+    form: Form
+    if is_ir(path):
+        from scripts.intake.openvino_ir import OfOpenVino
+
+        form = OfOpenVino.read(path, ir.weights(path, beside))
+    else:
+        form = _OfOnnx(signature.whole(path, beside), path.name)
     hints = Hints(sides(how["crop"]), output=output, classes=classes)
     return form, signature.signature(path, hints, form.model)
-
-
-def _read_form(path: Path, data: Mapping[str, Path]) -> Form:
-    if not is_ir(path):
-        return _OfOnnx(signature.whole(path, data), path.name)
-    from scripts.intake.openvino_ir import OfOpenVino
-
-    return OfOpenVino.read(path, ir.weights(path, data))
 
 
 class _OfOnnx:

@@ -254,7 +254,7 @@ def _outputs(model: Any) -> list[Any]:
 def _classes(scores: Any, hints: Hints) -> int:
     """How many, if this can be an answer: a row of floats for each picture, whatever sides of 1
     are around; else 0."""
-    if not scores.type.HasField("tensor_type") or _kind(scores) not in NUMBERS:
+    if _kind(scores) not in NUMBERS:
         return 0
     if _is_batch_last(scores):
         return int(_dims(scores)[0] or 0)
@@ -266,7 +266,7 @@ def _classes(scores: Any, hints: Hints) -> int:
 
 def _count_alone(scores: Any, batch: int | None) -> int:
     """The classes of an output that has no batch, of a network that takes one picture; else 0."""
-    if batch != 1 or not scores.type.HasField("tensor_type") or _kind(scores) not in NUMBERS:
+    if batch != 1 or _kind(scores) not in NUMBERS:
         return 0
     dims = _dims(scores)
     (first, *more) = dims or [None]
@@ -276,13 +276,13 @@ def _count_alone(scores: Any, batch: int | None) -> int:
 def _is_batch_last(scores: Any) -> bool:
     """Whether it is a column of classes for each picture: of what is known and what is open, only
     the batch may be any."""
-    dims = _dims(scores) if scores.type.HasField("tensor_type") else []
+    dims = _dims(scores)
     return len(dims) == 2 and dims[1] is None and dims[0] not in (None, 0, 1)
 
 
 def _is_open(scores: Any) -> bool:
     """Whether only the number of classes is unknown."""
-    if not scores.type.HasField("tensor_type") or _kind(scores) not in NUMBERS:
+    if _kind(scores) not in NUMBERS:
         return False
     if not scores.type.tensor_type.HasField("shape"):
         return True
