@@ -30,6 +30,8 @@ OF_THE_MACHINE = {
     errno.EACCES: "run it as the user who owns that file, or take all back: "
     f"sudo chown -R $USER {shlex.quote(str(ROOT))}",
 }
+# What the Docker SDK and its engine say of it.
+ASKED_WRONGLY, BAD_REQUEST = ("NullResource", "InvalidArgument", "InvalidRepository"), 400
 
 
 class UserError(Exception):
@@ -124,6 +126,7 @@ def _tell(fault: UserError) -> None:
 def of_the_machine(fault: BaseException | None) -> UserError | None:
     """A full disk, say, which other packages report in an exception of their own, with or without
     the system's number."""
+    outermost = fault
     while fault:
         if type(fault).__name__ == "AccessDenied":  # psutil's
             return UserError("the server belongs to another user", "run it as that user")
@@ -138,17 +141,20 @@ def of_the_machine(fault: BaseException | None) -> UserError | None:
         if NO_TEMPORARY in str(fault):
             cause = "no folder takes temporary files" + _describe_disk(None)
             return UserError(cause, f"{ROOM}; or name a folder elsewhere: TMPDIR=")
-        if _is_of_docker(fault):
-            return UserError(
-                f"Docker refuses or does not answer ({fault})",
-                "run it again; make doctor shows whether Docker is well",
-            )
         fault = fault.__cause__ or fault.__context__
+    if outermost and _is_of_docker(outermost):
+        return UserError(
+            f"Docker refuses or does not answer ({outermost})",
+            "run it again; make doctor shows whether Docker is well",
+        )
     return None
 
 
 def _is_of_docker(fault: BaseException) -> bool:
-    """Its SDK lets pass what it meets while the engine ends, hangs, or has lost a container."""
+    """Its SDK lets pass what it meets while the engine ends, hangs, or has lost a container. What
+    is asked of it wrongly is a fault of ours."""
+    if type(fault).__name__ in ASKED_WRONGLY or getattr(fault, "status_code", 0) == BAD_REQUEST:
+        return False
     if not isinstance(fault, OSError):  # as those of requests are
         return type(fault).__module__ == "docker.errors"
     import traceback  # only for faults

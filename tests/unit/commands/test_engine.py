@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -70,9 +70,27 @@ def test_an_engine_that_ends_in_the_middle_is_one_line(
     assert "make doctor" in line
 
 
-def test_a_fault_of_ours_beside_docker_keeps_its_traceback() -> None:
-    with pytest.raises(FileNotFoundError):
-        run_guarded(lambda: len(Path("/nowhere").read_text()))
+BAD_REQUEST = REFUSAL.replace(b"500 Internal Server Error", b"400 Bad Request")
+
+
+@pytest.mark.parametrize("engine", [BAD_REQUEST], indirect=True)
+def test_a_fault_of_ours_beside_docker_keeps_its_traceback(engine: docker.DockerClient) -> None:
+    def mistake_what_it_says() -> int:
+        try:
+            engine.containers.get("abc")
+        except docker.errors.APIError:
+            return {"it": 1}["another"]
+        return 0
+
+    wrong: dict[Callable[[], int], type[Exception]] = {
+        lambda: len(Path("/nowhere").read_text()): FileNotFoundError,
+        lambda: bool(engine.containers.get("")): docker.errors.NullResource,
+        lambda: bool(engine.containers.get("abc")): docker.errors.APIError,
+        mistake_what_it_says: KeyError,
+    }
+    for call, kind in wrong.items():
+        with pytest.raises(kind):
+            run_guarded(call)
 
 
 def test_of_a_full_disk_the_remedy_is_room() -> None:
