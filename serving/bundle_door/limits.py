@@ -135,37 +135,16 @@ class Load:
             raise in_flight(waiting)
         return Share(self, always)
 
-    def take_place(self) -> None:
-        """First, and then sees whether it was there: another process may do the same."""
-        self.counts.add(Counts.REQUESTS, 1)
-        if (taken := self.requests) > self.limits.in_flight:
-            self.counts.add(Counts.REQUESTS, -1)
-            raise in_flight(taken - 1)
-
-    def make_room(self, share: Share, count: int) -> None:
-        while share.bytes + count > self.limits.in_flight_bytes - self.bytes - count:
-            if not self._drop_some():
-                raise busy(f"the requests in flight hold {self.bytes // MEGABYTE} MB")
-
-    def make_place(self) -> None:
-        while (arriving := self.counts.sum_up(Counts.ARRIVING)) >= self.limits.arriving:
-            if not self._drop_some():
-                raise busy(f"{arriving} requests are arriving")
-
     @contextmanager
     def hold_answer(self, size: int, client: str, end: Callable[[], None]) -> Iterator[None]:
         """Until all of it is on its way; it may be ended before that."""
         with Share(self, complete=False) as share:
             most = self.limits.in_flight_bytes
-            while size <= most < self.bytes + size and self._drop_some():
+            while size <= most < self.bytes + size and self.drop_some():
                 pass
             share.send(size, client, end)
             self.unread.add(share)
             yield
-
-    def begin(self, share: Share) -> None:
-        self.arriving.add(share)
-        self.counts.set_own(Counts.ARRIVING, len(self.arriving))
 
     def end(self, share: Share) -> None:
         self.unread.discard(share)
@@ -180,7 +159,7 @@ class Load:
         for share in [share for share in self.arriving if share.due < long_ago]:
             share.drop(Refused(408, "the body comes too slowly; send it again"))
 
-    def _drop_some(self) -> bool:
+    def drop_some(self) -> bool:
         """A tenth of those that are late, the latest; of the client first who holds most. False:
         none is."""
         now = time.monotonic()
@@ -216,13 +195,20 @@ class Share:
 
     def arrive(self, client: str, refuse: Callable[[Refused], None]) -> None:
         """From now on it may be refused, if it comes too slowly."""
-        self._load.make_place()
+        load = self._load
+        while (arriving := load.counts.sum_up(Counts.ARRIVING)) >= load.limits.arriving:
+            if not load.drop_some():
+                raise busy(f"{arriving} requests are arriving")
         self.client, self._refuse, self.due = client, refuse, time.monotonic() + BEGIN_S
-        self._load.begin(self)
+        load.arriving.add(self)
+        load.counts.set_own(Counts.ARRIVING, len(load.arriving))
 
     def take(self, count: int) -> None:
-        self._load.make_room(self, count)
-        self._load.counts.add(Counts.BYTES, count)
+        load = self._load
+        while self.bytes + count > load.limits.in_flight_bytes - load.bytes - count:
+            if not load.drop_some():
+                raise busy(f"the requests in flight hold {load.bytes // MEGABYTE} MB")
+        load.counts.add(Counts.BYTES, count)
         self.bytes += count
         self.due = min(self.due + count / SLOWEST, time.monotonic() + AHEAD_S)
 
@@ -235,8 +221,13 @@ class Share:
 
     def complete(self) -> None:
         """All of it is there: it takes a place among those that are answered."""
-        self._load.end(self)
-        self._load.take_place()
+        load = self._load
+        load.end(self)
+        # First, and then sees whether it was there: another process may do the same.
+        load.counts.add(Counts.REQUESTS, 1)
+        if (taken := load.requests) > load.limits.in_flight:
+            load.counts.add(Counts.REQUESTS, -1)
+            raise in_flight(taken - 1)
         self._complete = True
 
     def drop(self, refusal: Refused) -> None:
