@@ -66,12 +66,11 @@ NOTHING_TO_UV = {
 }
 
 
-def main() -> int:
+def main() -> None:
     _require_its_python()
     for layer in sys.argv[1:] or ["tools"]:
         ensure(layer)
         (STAMPS / layer).touch()
-    return 0
 
 
 def ensure(layer: str) -> None:

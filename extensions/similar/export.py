@@ -26,8 +26,8 @@ WAYS_OUT = (
 )
 
 
-def main(out: Path, weights: str = "default") -> int:
-    return export_unless_it_fits(Torchvision(ARCH, weights), out, export)
+def main(out: Path, weights: str = "default") -> None:
+    export_unless_it_fits(Torchvision(ARCH, weights), out, export)
 
 
 def export(wanted: Torchvision, out: Path) -> None:

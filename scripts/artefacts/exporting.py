@@ -67,20 +67,19 @@ def export_as_told(
     export: Callable[[Spec, Path], None],
     argv: list[str] | None,
     precisions: Collection[str] = (),
-) -> int:
+) -> None:
     parser = make_parser(kind, {"precision": precisions} if precisions else {})
     parser.add_argument("--out", type=Path, required=True)
     options = _as_given(parser.parse_args(argv))
     out = options.pop("out")
-    return export_unless_it_fits(kind(**options), out, export)
+    export_unless_it_fits(kind(**options), out, export)
 
 
-def export_unless_it_fits(spec: Spec, out: Path, export: Callable[[Spec, Path], None]) -> int:
+def export_unless_it_fits(spec: Spec, out: Path, export: Callable[[Spec, Path], None]) -> None:
     if why_export(out, spec) is None:
         print(f"{out} fits: nothing to export")
     else:
         export(spec, out)
-    return 0
 
 
 def make_parser(

@@ -19,9 +19,8 @@ from scripts.base.errors import UserError
 MOST_AT_ONCE = 4
 
 
-def main(model: Path, out: Path) -> int:
+def main(model: Path, out: Path) -> None:
     files.write(out, json.dumps(complete_config(model)) + "\n")
-    return 0
 
 
 def complete_config(model: Path) -> dict[str, Any]:

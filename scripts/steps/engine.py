@@ -109,7 +109,7 @@ def main(
     float32: Path | None = None,
     most_drop: float = 0,
     ordered: Path | None = None,
-) -> int:
+) -> None:
     """`onnx`: the directory that export or quantise wrote; `samples`: photos for the check; the
     rest: labelled pictures."""
     labels = None
@@ -117,13 +117,12 @@ def main(
         labels = Labels(labelled, items, float32, most_drop, ordered)
     if fits(onnx, precision, out, samples, labels):
         tell(f"{out} fits: nothing to check")
-        return 0
+        return
     with step("checking precisions on this processor"):
         decision = decide(onnx, precision, samples, labels)
     tell(f"- precision {decision['precision']}: {decision['why']}")
     content = {"identity": identity(onnx, precision, samples, labels)} | decision
     files.write(out / "engine.json", json.dumps(content, indent=2) + "\n")
-    return 0
 
 
 def decide(

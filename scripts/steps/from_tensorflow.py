@@ -36,7 +36,7 @@ class Network:
     kept: Any = None  # what the variables belong to
 
 
-def main(source: Path, out: Path, size: tuple[int, int] = (USUAL, USUAL)) -> int:
+def main(source: Path, out: Path, size: tuple[int, int] = (USUAL, USUAL)) -> None:
     """`size`: height and width."""
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
@@ -44,7 +44,6 @@ def main(source: Path, out: Path, size: tuple[int, int] = (USUAL, USUAL)) -> int
     os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
     with files.whole_folder(out) as draft:
         convert(source, size, draft / "model.onnx")
-    return 0
 
 
 def convert(source: Path, size: tuple[int, int], path: Path) -> None:

@@ -72,16 +72,11 @@ class Candidate:
     limit: float = 120  # seconds within which it must answer
 
 
-def main(argv: list[str] | None = None) -> int:
-    candidate = read(Candidate, argv, precision=BOUNDS)
+def main() -> None:
+    candidate = read(Candidate, precision=BOUNDS)
     if not candidate.repository.exists():
         tell("there is no candidate to check")
-        return 0
-    prove(candidate)
-    return 0
-
-
-def prove(candidate: Candidate) -> None:
+        return
     with serve_candidate(candidate) as connection:
         if candidate.network and candidate.reference:
             asked = engine.references(candidate.reference)

@@ -49,7 +49,7 @@ def main(
     size: tuple[int, int] | None = None,
     pictures_given: bool = False,
     trusted: bool = False,
-) -> int:
+) -> None:
     """`source`: a file, a folder, or a name on the hub; `weights`: of timm: random, or a file;
     `size`: height and width; `pictures_given`: the user says how it wants pictures; `trusted`: run
     code that it brings."""
@@ -58,7 +58,6 @@ def main(
         found = take(source, weights, size, pictures_given, draft / "model.onnx", trusted)
         about = {"pictures": found.pictures, "labels": found.labels, "gives": found.gives}
         (draft / metadata.ABOUT).write_text(json.dumps(about, indent=2) + "\n")
-    return 0
 
 
 def quieten() -> None:

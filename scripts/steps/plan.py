@@ -105,7 +105,7 @@ def main(
     out: Path,
     shapes: Mapping[str, str] = NOTHING,
     batch: tuple[int, int] | None = None,
-) -> int:
+) -> None:
     """`onnx`: the fp16 directory that export wrote; `timing_caches`: a folder for them; `shapes`:
     trtexec's options, or `batch`: of pictures, the usual one and the largest."""
     gpu = gpu_seen_here()
@@ -116,10 +116,9 @@ def main(
     reason = why_build(out, wanted)
     if reason is None:
         tell(f"{out} fits: nothing to build")
-        return 0
+        return
     tell(f"- building a plan for {gpu.name}: {reason}")
     build(onnx, gpu, wanted, timing_caches / _name_cache(wanted), out)
-    return 0
 
 
 def _name_cache(wanted: Mapping[str, Any]) -> str:

@@ -35,7 +35,7 @@ class Question:
     packages: str = ""  # the folder with those that it imports
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> None:
     question, rest = read_part(Question, argv)
     if rest:
         foreign = read(Foreign, rest)  # as scripts.steps.adopt takes it
@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
     return ask_each(question, EXPORTED, exported)
 
 
-def ask_each(question: Question, what: str, ask: Ask) -> int:
+def ask_each(question: Question, what: str, ask: Ask) -> None:
     import numpy as np
     from PIL import Image
 
@@ -54,7 +54,6 @@ def ask_each(question: Question, what: str, ask: Ask) -> int:
     with step(f"asking the original ({what}) about {len(names)} pictures"):
         first = [_ask(ask, question.labelled / name) for name in names]
     np.savez(question.out / OUT, first=np.array(first, np.int64), what=np.array(what))
-    return 0
 
 
 def _ask(ask: Ask, path: Path) -> int:

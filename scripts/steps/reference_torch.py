@@ -23,7 +23,7 @@ from scripts.steps.reference import EXPORTED, Ask, Question, ask_each, of_export
 from scripts.steps.vision import torchvision
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> None:
     question, rest = read_part(Question, argv)
     try:
         network = networks.build(read(Torchvision, rest))  # as scripts.steps.export takes it

@@ -98,13 +98,12 @@ class Wanted:
     any_size: bool = False  # nobody has said it
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> None:
     wanted = exporting.read(Wanted, argv)
     items = json.loads(wanted.items.read_text())
     tell(f"- trying how {wanted.network.name} wants pictures, on {len(items)}:")
     found = search(wanted, [(wanted.labelled / name, truth) for name, truth in items])
     wanted.out.write_text(json.dumps(found, indent=2) + "\n")
-    return 0
 
 
 def search(wanted: Wanted, items: Sequence[tuple[Path, int]]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from scripts.base import files
 from scripts.base.errors import UserError
 
 
-def main(post: Path, scores: Path, out: Path, packages: str = "") -> int:
+def main(post: Path, scores: Path, out: Path, packages: str = "") -> None:
     """`packages`: the folder with those that it imports."""
     try:
         read = read_by(post.read_text(), packages, np.load(scores)["scores"])
@@ -23,7 +23,6 @@ def main(post: Path, scores: Path, out: Path, packages: str = "") -> int:
         raise UserError.from_fault(fault) from None
     with files.whole_file(out) as draft, draft.open("wb") as file:
         np.savez_compressed(file, probabilities=read)
-    return 0
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ WEIGHTS = str(ASSETS / "weights" / "mobilenet_v2_imagenet.safetensors") if ASSET
 @pytest.fixture(scope="session")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("embeddings") / "made"
-    assert export.main(out, WEIGHTS) == 0
+    export.main(out, WEIGHTS)
     return out
 
 
