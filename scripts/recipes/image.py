@@ -23,12 +23,11 @@ from scripts.base.paths import ROOT
 from scripts.recipes import configs, folders
 from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Count, ThreeSteps, set_count
-from scripts.recipes.pictures import OfPictures, labels_of
+from scripts.recipes.pictures import TORCHVISION, OfPictures, labels_of
 from scripts.recipes.recipe import Contents, Export, Part, Trial
 from scripts.settings.architectures import DRAWN
 from scripts.settings.settings import CHECK, VERSION, Settings, names
 
-TORCHVISION = "torchvision/"
 WHOLE = (".onnx", ".xml")  # files with networks, and not with weights alone
 # Triton's parameter that decides whether a Python model's inputs are copied to the host.
 STAY = "FORCE_CPU_ONLY_INPUT_TENSORS"
@@ -159,15 +158,13 @@ class Image(ThreeSteps, OfPictures):
         transform = Transform(
             **made.manifest.transform, decode=how.decode, max_megapixels=how.max_megapixels
         )
-        decoding = [self.first_model(layout)]
-        decoding += [self.network_model(CPU)] if layout.one_step else []
+        programs = self.programs(layout)
+        decoding, reading = programs[:-1], programs[1:]
         found: dict[str, dict[str, Path | str]] = {
             model: {"transform.json": transform.dump()} for model in decoding
         }
-        if self.post:
-            reading = {self.models.postprocessing, *decoding} - {self.first_model(layout)}
-            for model in reading:
-                found.setdefault(model, {})[own_steps.AFTER] = self.read_beside(self.post)
+        for model in reading if self.post else ():
+            found.setdefault(model, {})[own_steps.AFTER] = self.read_beside(self.post)
         if needed := self.requirements_file:
             for model in found if self.pre else reading:
                 found[model] |= packages.list_files(needed)

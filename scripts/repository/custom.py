@@ -19,8 +19,9 @@ from scripts.base.errors import UserError
 from scripts.base.paths import VENV, expand
 from scripts.recipes import folders, pipelines
 from scripts.recipes.configs import LABELS
-from scripts.recipes.image import TORCHVISION, Image, Pictures
+from scripts.recipes.image import Image, Pictures
 from scripts.recipes.parts import Models
+from scripts.recipes.pictures import TORCHVISION
 from scripts.settings import arguments
 from scripts.settings.architectures import require_known
 

@@ -116,47 +116,35 @@ def _of_drawings(wanted: Torchvision) -> Network:
     from scripts.artefacts.drawn.drawings import SIDE
     from scripts.artefacts.drawn.things import NAMES
 
-    module, origin = network.network(), {"source": "random, seed 0"}
-    if not wanted.is_untrained:
-        weights = network.WEIGHTS if wanted.weights == "default" else Path(wanted.weights)
-        fill_weights(module, read_state(weights), DRAWN, weights, ITS_ARCH)
-        origin = origin_of(weights)
+    module = network.network()
+    if wanted.weights == "default":
+        wanted = replace(wanted, weights=str(network.WEIGHTS))
     return Network(
         module=module.eval(),
         transform={"resize": SIDE, "crop": SIDE, "interpolation": "bilinear"},
         mean=network.MEAN,
         std=network.STD,
         labels=lines_of(wanted.labels) or [f"drawn {name}" for name in NAMES],
-        weights=origin,
+        weights=load_weights(module, wanted, None, DRAWN, ITS_ARCH),
     )
 
 
 def _of_torchvision(wanted: Torchvision) -> Network:
-    models = torchvision.models
-    published = models.get_model_weights(wanted.arch)
+    published = torchvision.models.get_model_weights(wanted.arch)
     known = list(published.DEFAULT.meta["categories"])
     labels = lines_of(wanted.labels) or known
-    classes, entry, origin = len(labels), next(iter(published)), {"source": "random, seed 0"}
+    if wanted.weights == "default" and len(labels) != len(known):
+        raise UserError(
+            f"{wanted.labels} has {len(labels)} labels, and torchvision's weights for "
+            f"{wanted.arch} {len(known)} classes",
+            "give the WEIGHTS= that these labels belong to",
+        )
     torch.manual_seed(0)
-    module = models.get_model(wanted.arch, weights=None, num_classes=classes)
-    if wanted.weights == "default":
-        if classes != len(known):
-            raise UserError(
-                f"{wanted.labels} has {classes} labels, and torchvision's weights for "
-                f"{wanted.arch} {len(known)} classes",
-                "give the WEIGHTS= that these labels belong to",
-            )
-        entry = published.DEFAULT
-        module.load_state_dict(download_weights(wanted.arch, entry, wanted.ways_out))
-        origin = {"source": f"torchvision {entry}", "url": entry.url}
-    elif wanted.is_file:
-        path = Path(wanted.weights)
-        remedy = ITS_ARCH if wanted.setting == "WEIGHTS" else MADE_THERE
-        of = f"{wanted.arch} with {classes} classes"
-        fill_weights(module, read_state(path), of, path, remedy)
-        origin = origin_of(path)
-        entry = _find_entry(origin["sha256"], published)
-    recipe = entry.transforms()
+    module = torchvision.models.get_model(wanted.arch, weights=None, num_classes=len(labels))
+    remedy = ITS_ARCH if wanted.setting == "WEIGHTS" else MADE_THERE
+    of = f"{wanted.arch} with {len(labels)} classes"
+    origin = load_weights(module, wanted, published.DEFAULT, of, remedy)
+    recipe = _find_entry(origin, published).transforms()
     return Network(
         module=module.eval(),
         transform={
@@ -185,13 +173,29 @@ def download_weights(arch: str, entry: Any, ways_out: str) -> dict[str, torch.Te
     return state
 
 
-def _find_entry(digest: str, published: Any) -> Any:
+def _find_entry(origin: Mapping[str, str], published: Any) -> Any:
     """torchvision's files have their hash in the name; other files get the picture sizes that the
     architecture was first published with (short side 256, crop 224 for most)."""
     for entry in published:
-        if digest.startswith(Path(entry.url).stem.rsplit("-", 1)[-1]):
+        known = Path(entry.url).stem.rsplit("-", 1)[-1]
+        if origin.get("url") == entry.url or origin.get("sha256", "").startswith(known):
             return entry
     return next(iter(published))
+
+
+def load_weights(
+    module: nn.Module, wanted: OfTorchvision, published: Any, of: str, remedy: str = MADE_THERE
+) -> dict[str, str]:
+    """Returns where they are from. `published`: by torchvision; `of`: what a file's are to be of,
+    and `remedy`, if they are not."""
+    if wanted.is_file:
+        path = Path(wanted.weights)
+        fill_weights(module, read_state(path), of, path, remedy)
+        return origin_of(path)
+    if wanted.is_untrained:
+        return {"source": "random, seed 0"}
+    module.load_state_dict(download_weights(wanted.arch, published, wanted.ways_out))
+    return {"source": f"torchvision {published}", "url": published.url}
 
 
 def read_state(path: Path) -> dict[str, torch.Tensor]:
@@ -260,19 +264,13 @@ def load_fine_tuned(
     """A network, how many classes it has, and where its weights are from. `published`: by
     torchvision; `count`: the classes of a file's weights; `settle`: what makes an untrained network
     say something."""
-    if wanted.is_file:
-        path = Path(wanted.weights)
-        state = read_state(path)
-        classes = count(state)
-        module = fill_weights(make_module(wanted.arch, classes), state, wanted.arch, path)
-        return module, classes, origin_of(path)
     classes = len(published.meta["categories"])
+    if wanted.is_file:
+        classes = count(read_state(Path(wanted.weights)))
     module = make_module(wanted.arch, classes)
     if wanted.is_untrained:
         settle(module)
-        return module, classes, {"source": "random, seed 0"}
-    module.load_state_dict(download_weights(wanted.arch, published, wanted.ways_out))
-    return module, classes, {"source": f"torchvision {published}", "url": published.url}
+    return module, classes, load_weights(module, wanted, published, wanted.arch)
 
 
 def make_module(arch: str, classes: int) -> nn.Module:
