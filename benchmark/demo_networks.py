@@ -6,7 +6,6 @@ pictures.
 Takes about half a minute on one core. Out: the weights that the project comes with.
 """
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -114,4 +113,4 @@ def main(to: Path = network.WEIGHTS) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    start(main)

@@ -9,7 +9,6 @@ Both by turns, in one run; `--images` names pictures of yours, which are repeate
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -83,4 +82,4 @@ def measure(
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    start(main)

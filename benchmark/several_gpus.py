@@ -7,7 +7,6 @@ compute, and it may not become slower for good.
 Before it: make up, on a machine with several GPUs. With one there is nothing to share.
 """
 
-import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -137,4 +136,4 @@ def require_all_busy(busy: Mapping[str, float]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    start(main)

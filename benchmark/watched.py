@@ -6,7 +6,6 @@ traced; asked in alternating rounds.
 """
 
 import statistics
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -102,4 +101,4 @@ def taker_of_spans() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    start(main)

@@ -11,7 +11,6 @@ judged apart.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -171,4 +170,4 @@ def main(pictures: int = 8000, rounds: int = 500) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    start(main)

@@ -7,7 +7,6 @@ Prints a table for docs/measuring/eval.md, and ends with 1 if a claim is wrong m
 stated, or a version that is worse by 2 points is found in less than 95%.
 """
 
-import sys
 from collections import Counter
 from math import isfinite
 
@@ -88,4 +87,4 @@ def main(rollouts: int = 1000, items: int = 10_000, differing: float = 0.04) -> 
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    start(main)

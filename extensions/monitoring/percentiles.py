@@ -5,7 +5,6 @@ minutes, and then the Prometheus of `make monitoring` is asked the dashboard's o
 """
 
 import json
-import sys
 import urllib.request
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -61,4 +60,4 @@ def ask(prometheus: str, query: str) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    start(main)

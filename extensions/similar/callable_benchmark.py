@@ -9,7 +9,6 @@ Before it: make similar IMG=… IN=…
 import json
 import os
 import statistics
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -143,4 +142,4 @@ def ensemble(network: Network, max_batch_size: int) -> ModelConfig:
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    start(main)

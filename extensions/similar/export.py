@@ -6,7 +6,6 @@ Out: model.onnx (uint8 NCHW `input` -> FP32 `embedding`), network.txt (the netwo
 in every answer) and manifest.json.
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -117,4 +116,4 @@ def _check(model: Any, transform: dict[str, Any], path: Path) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    start(main)

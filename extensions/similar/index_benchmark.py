@@ -7,7 +7,6 @@ The vectors are drawn: around as many centres as there would be subjects of fift
 """
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -110,4 +109,4 @@ def answers(index: PictureIndex, rows: Vectors, asked: Vectors) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    start(main)

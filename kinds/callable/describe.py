@@ -6,7 +6,6 @@ example. Runs in the server's environment.
 """
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -87,4 +86,4 @@ def _tensor(spec: Spec) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    start(main)

@@ -8,7 +8,6 @@ how each anchor's box is shifted, and its scores), anchors.npy, labels.txt, refe
 pictures/, expected.npz (what torchvision finds in those) and manifest.json.
 """
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,4 +57,4 @@ def export(spec: Detector, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run(Detector, export, BOUNDS))
+    run(Detector, export, BOUNDS)

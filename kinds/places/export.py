@@ -8,7 +8,6 @@ Out: model.onnx (input_0 [batch, 3, side, side] -> output_0, scores), labels.txt
 manifest.json. Without --categories, classes are numbered.
 """
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,4 +157,4 @@ def _to_onnx(module: Any, precision: str, side: int, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run(Checkpoint, export, BOUNDS))
+    run(Checkpoint, export, BOUNDS)

@@ -5,7 +5,6 @@ python -m kinds.sound.drawings --to FOLDER      one of each, as WAV files
 """
 
 import io
-import sys
 import wave
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -227,4 +226,4 @@ def main(to: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    start(main)

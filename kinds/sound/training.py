@@ -8,7 +8,6 @@ another file, for a sounds.yaml that hears otherwise: make publish MODEL=sounds 
 """
 
 import json
-import sys
 from pathlib import Path
 
 import torch
@@ -55,4 +54,4 @@ def main(to: Path = listener.WEIGHTS) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    start(main)

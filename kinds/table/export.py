@@ -7,7 +7,6 @@ with --forest its trees for a GPU (checkpoint.tl), labels.txt, reference.npz and
 and the framework's answers) and manifest.json.
 """
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,4 +145,4 @@ def labels_for(given: list[str], classes: Any, spec: Table) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(run(Table, export))
+    run(Table, export)

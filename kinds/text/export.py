@@ -10,7 +10,6 @@ manifest.json. Installed atomically.
 
 import copy
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,4 +158,4 @@ def _require_unmoved(filled: Agreement) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run(Classifier, export, BOUNDS))
+    run(Classifier, export, BOUNDS)

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from scripts.artefacts.manifest import ExportSpec, why_export
 from scripts.base.errors import run_guarded
@@ -40,9 +40,9 @@ def as_words(given: Any) -> list[str | Path]:
     return words
 
 
-def start(main: Callable[..., int | None], **choices: Collection[str]) -> int:
+def start(main: Callable[..., int | None], **choices: Collection[str]) -> NoReturn:
     """As a program that is told by `as_words`; an argument may have choices."""
-    return run_guarded(lambda: main(**_as_given(make_parser(main, choices).parse_args())))
+    sys.exit(run_guarded(lambda: main(**_as_given(make_parser(main, choices).parse_args()))))
 
 
 def read(kind: Callable[..., T], argv: list[str] | None = None, **choices: Collection[str]) -> T:
@@ -57,9 +57,9 @@ def read_part(kind: Callable[..., T], argv: list[str] | None) -> tuple[T, list[s
 
 def run(
     kind: type[Spec], export: Callable[[Spec, Path], None], precisions: Collection[str] = ()
-) -> int:
+) -> NoReturn:
     """The program of a step that exports what a specification says."""
-    return run_guarded(lambda: export_as_told(kind, export, None, precisions))
+    sys.exit(run_guarded(lambda: export_as_told(kind, export, None, precisions)))
 
 
 def export_as_told(

@@ -7,7 +7,6 @@ Out: the same files as from export, and expected.npz: what the original says of 
 prepared apart from what prepares them when served.
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -107,4 +106,4 @@ def labels_for(labels: list[str], classes: int, source: Path | None, network: st
 
 
 if __name__ == "__main__":
-    sys.exit(run(Foreign, adopt))
+    run(Foreign, adopt)

@@ -88,4 +88,4 @@ def _of_python(path: Path, name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    start(main)

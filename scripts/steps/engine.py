@@ -13,7 +13,6 @@ Out: engine.json (precision, and the result of the check). Runs in the server's 
 
 import json
 import platform
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -332,4 +331,4 @@ def processor() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(start(main, precision=PRECISIONS))
+    start(main, precision=PRECISIONS)

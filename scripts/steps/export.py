@@ -6,7 +6,6 @@ Out: model.onnx (uint8 NCHW `input` -> FP32 scores `output`, dynamic batch), lab
 reference.npz (pixels and PyTorch's scores), pictures/ and manifest.json.
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -49,4 +48,4 @@ def to_onnx(model: Any, crop: int, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run(Torchvision, export, BOUNDS))
+    run(Torchvision, export, BOUNDS)

@@ -7,7 +7,6 @@ A source is the folder of a SavedModel, or a file of Keras: birds.keras, birds.h
 
 import logging
 import os
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -135,4 +134,4 @@ def _noise(taken: Any, size: tuple[int, int]) -> NDArray[Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    start(main)

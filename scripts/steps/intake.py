@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import shlex
-import sys
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -440,4 +439,4 @@ def _ask_module(module: Any, *given: Any) -> list[Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    start(main)

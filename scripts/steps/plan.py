@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
@@ -227,4 +226,4 @@ def _types(tensors: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    start(main)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -183,4 +182,4 @@ def by_harm(quantiser: Quantiser, asked: Asked, target: Path) -> list[list[str]]
 
 
 if __name__ == "__main__":
-    sys.exit(run(Quantised, quantise))
+    run(Quantised, quantise)

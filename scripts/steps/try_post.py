@@ -4,7 +4,6 @@ Runs in the server's environment, before it is published.
     python -m scripts.steps.try_post --post post.py --scores reference.npz --out read.npz
 """
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -26,4 +25,4 @@ def main(post: Path, scores: Path, out: Path, packages: str = "") -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    start(main)

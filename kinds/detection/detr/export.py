@@ -8,7 +8,6 @@ queries is an anchor that covers the picture.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,4 +130,4 @@ def _require_read(whole: Whole, spec: Detr, asked: Shown, rows: Any) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run(Detr, export))
+    run(Detr, export)
