@@ -26,7 +26,6 @@ from benchmark.torture import pictures
 from benchmark.torture.bystanders import Bystanders
 from benchmark.torture.requests import mutants, status_of
 from benchmark.torture.subject import PARTS, Subject, harm
-from bundle_serving.pictures import Transform
 from scripts.base import console
 from scripts.base.errors import UserError, run_guarded
 from scripts.measuring import photos
@@ -52,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     subject = find_subject(up)
     if options.harm:
         return harm_processes(subject, 60 * options.minutes, options.every)
-    sent = photos.read_or_draw(options.images, Transform(**up.version.workspace.manifest.transform))
+    sent = photos.read_or_draw(options.images)
     rows = [row for each in sent for row in each.rows]
     address, path = str(up.server.http), infer_path(up.version.pipeline.ensemble)
     question = Question(address, over_http(address, path), rows)

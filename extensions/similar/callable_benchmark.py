@@ -51,7 +51,7 @@ def main(seconds: float = 10) -> None:
             REPOSITORY: stack.enter_context(as_models(network, folder)),
             CALLABLE: stack.enter_context(as_callable(folder)),
         }
-        for sent in photos.read_or_draw("", Transform(**network.transform)):
+        for sent in photos.read_or_draw(""):
             print(sent.description)
             compare(paths, sent.rows, seconds)
 

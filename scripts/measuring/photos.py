@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -112,8 +112,8 @@ def _require(recipe: Recipe, found: list[Inputs]) -> list[Inputs]:
     return found
 
 
-def read_or_draw(images: str, transform: Transform = ANY) -> list[Inputs]:
-    return [_from_disk(expand(images), transform)] if images else _draw_photos()
+def read_or_draw(images: str) -> list[Inputs]:
+    return [_from_disk(expand(images))] if images else _draw_photos()
 
 
 def pixels_of(pictures: Inputs, transform: Transform) -> Inputs:
@@ -122,7 +122,7 @@ def pixels_of(pictures: Inputs, transform: Transform) -> Inputs:
     return Inputs("pixels", tuple(array.tobytes() for array in arrays), arrays[0].shape)
 
 
-def _from_disk(path: Path, transform: Transform) -> Inputs:
+def _from_disk(path: Path) -> Inputs:
     found = [path] if path.is_file() else [Path(str(each)) for each in files_in(path)]
     rows: list[bytes] = []
     for file in found:
@@ -131,7 +131,7 @@ def _from_disk(path: Path, transform: Transform) -> Inputs:
             console.note(f"using the first {len(rows)} of {len(found)} pictures in {path}")
             break
         try:
-            to_pixels(data, replace(transform, program=""))
+            to_pixels(data, ANY)
         except PictureError as fault:
             console.note(f"skipped {file.name}: {fault}")
         else:

@@ -13,7 +13,7 @@ from typing import Any
 from PIL import Image
 
 from bundle_serving.pictures import decode
-from scripts.evaluation.figures import TOP, Figures, Measured, as_dict
+from scripts.evaluation.figures import TOP, Figures, Interval, Measured, as_dict
 from scripts.evaluation.labelled import Item
 from scripts.evaluation.scores import Answers, OfClass
 from scripts.evaluation.share import Share
@@ -56,7 +56,7 @@ def _cells(share: Share) -> tuple[str, str]:
     return f"{share.value:.1%}", ends_of(share)
 
 
-def ends_of(share: Share) -> str:
+def ends_of(share: Share | Interval) -> str:
     return f"{100 * share.low:.1f} to {100 * share.high:.1f}"
 
 
@@ -111,10 +111,10 @@ def warnings(figures: Figures, left_out: int, where: str, option: str = "") -> l
     return found
 
 
-def list_confused(figures: Figures, most: int = 5) -> list[str]:
+def list_confused(figures: Figures) -> list[str]:
     return [
         f"{each.truth} taken for {each.called}: {each.count} of {each.of}"
-        for each in figures.confused[:most]
+        for each in figures.confused[:5]
     ]
 
 
@@ -161,12 +161,7 @@ def write_measured(folder: Path, about: Mapping[str, Any], found: Measured) -> N
     """Of a kind that has figures of its own."""
     results = {**about, **found.as_dict()}
     (folder / "results.json").write_text(json.dumps(results, indent=2) + "\n")
-    headlines = [
-        Headline(
-            name, f"{100 * each.value:.1f}", "%", f"{100 * each.low:.1f} to {100 * each.high:.1f}"
-        )
-        for name, each in found.figures.items()
-    ]
+    headlines = [_headline(name, each) for name, each in found.figures.items()]
     content = render(
         MEASURED,
         style=_read_style(),
@@ -195,12 +190,14 @@ def _as_sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
+def _headline(name: str, share: Share | Interval) -> Headline:
+    return Headline(name, f"{100 * share.value:.1f}", "%", ends_of(share))
+
+
 def _headlines(figures: Figures) -> list[Headline]:
-    found = [Headline("right", f"{100 * figures.right.value:.1f}", "%", ends_of(figures.right))]
+    found = [_headline("right", figures.right)]
     if first := figures.among_first:
-        found.append(
-            Headline(f"among the first {TOP}", f"{100 * first.value:.1f}", "%", ends_of(first))
-        )
+        found.append(_headline(f"among the first {TOP}", first))
     calibration = figures.calibration
     ends = f"{calibration.low:.3f} to {calibration.high:.3f}"
     found.append(Headline("calibration error", f"{calibration.error:.3f}", "", ends))

@@ -402,7 +402,7 @@ def test_drawn_photos_are_as_large_as_real_ones() -> None:
 def test_pictures_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "good.jpg").write_bytes(picture())
     (tmp_path / "broken.jpg").write_bytes(b"no picture")
-    (sent,) = photos.read_or_draw(str(tmp_path), RECIPE)
+    (sent,) = photos.read_or_draw(str(tmp_path))
     assert (sent.name, len(sent.rows)) == (tmp_path.name, 1)
     assert "skipped broken.jpg" in capsys.readouterr().out
     pixels = photos.pixels_of(sent, RECIPE)
@@ -415,7 +415,7 @@ def test_whatever_a_folder_is_called_it_is_drawn(tmp_path: Path) -> None:
     folder = tmp_path / "caf\udce9 $5_{ to $10"
     folder.mkdir()
     (folder / "good.jpg").write_bytes(picture())
-    (sent,) = photos.read_or_draw(str(folder), RECIPE)
+    (sent,) = photos.read_or_draw(str(folder))
     found = measured(50, 51, inputs=sent)
     assert plots.svg(plots.latencies([found])) and plots.svg(plots.throughput([found]))
     assert sent.name == "caf\\udce9 $5_{ to $10"
@@ -436,7 +436,7 @@ def test_the_gpu_is_named_of_what_has_no_plan_too(
 
 def test_a_folder_without_pictures_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no picture"):
-        photos.read_or_draw(str(tmp_path), RECIPE)
+        photos.read_or_draw(str(tmp_path))
 
 
 WITHOUT_LIBB64 = """
