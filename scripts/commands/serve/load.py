@@ -18,28 +18,24 @@ from scripts.stacks import flavour, state
 
 def main() -> None:
     with lock.one_at_a_time():
-        load()
-
-
-def load() -> None:
-    server = state.require()
-    server.require_one_server()
-    own = (named := arguments.load().triton_model) in loaded_beside.list_own()
-    if own:
-        loaded_beside.lay_out_own(named, server)
-        Shared(server.settings_at_start, pipelines.main()).push_live()
-    elif elsewhere := place.find(server.settings_at_start):
-        elsewhere.require_reachable()  # else Triton itself looks for it, and long
-    name = models.find_triton_model(server)
-    if not own and (live.REPOSITORY / name).is_dir():
-        stack = flavour.stack_of(server)
-        loaded_beside.require_its_code(live.REPOSITORY / name, stack.engine)
-    with console.waiting(f"loading {name}"):
-        Control(server.admin, models.LONGEST_S).load(name)
-    if own or name in {pipeline.ensemble for pipeline in pipelines.others()}:
-        loaded_beside.remember(name)
-    for model in models.in_memory(server, name):
-        if model.state == "READY":
-            console.note(
-                f"loaded: {live.describe_network(name, model.version)}, version {model.version}"
-            )
+        server = state.require()
+        server.require_one_server()
+        own = (named := arguments.load().triton_model) in loaded_beside.list_own()
+        if own:
+            loaded_beside.lay_out_own(named, server)
+            Shared(server.settings_at_start, pipelines.main()).push_live()
+        elif elsewhere := place.find(server.settings_at_start):
+            elsewhere.require_reachable()  # else Triton itself looks for it, and long
+        name = models.find_triton_model(server)
+        if not own and (live.REPOSITORY / name).is_dir():
+            stack = flavour.stack_of(server)
+            loaded_beside.require_its_code(live.REPOSITORY / name, stack.engine)
+        with console.waiting(f"loading {name}"):
+            Control(server.admin, models.LONGEST_S).load(name)
+        if own or name in {pipeline.ensemble for pipeline in pipelines.others()}:
+            loaded_beside.remember(name)
+        for model in models.in_memory(server, name):
+            if model.state == "READY":
+                console.note(
+                    f"loaded: {live.describe_network(name, model.version)}, version {model.version}"
+                )

@@ -17,31 +17,27 @@ from scripts.stacks.state import State
 
 def main() -> None:
     with lock.one_at_a_time():
-        unload()
-
-
-def unload() -> None:
-    server = state.require()
-    name = models.find_triton_model(server)
-    many = flavour.many_of(server)
-    if many and name != server.main and name in server.pipelines:
-        many.unload(server, name)
-        console.note(f"unloaded from each server: {name}")
-        return
-    server.require_one_server()
-    if name in models.pipeline():
-        raise UserError(
-            f"{live.describe_network(name)} is needed by the main pipeline",
-            f"to load it anew: make load TRITON_MODEL={name}; to stop serving: make down",
-        )
-    loaded_beside.forget(name)
-    if not models.in_memory(server, name):
-        console.note(f"{name} is not loaded")
-        return
-    members = models.only_of(name, models.list_loaded_steps(server))
-    for model in (name, *members):
-        _unload(server, model)
-    console.note(f"unloaded: {', '.join((name, *members))}")
+        server = state.require()
+        name = models.find_triton_model(server)
+        many = flavour.many_of(server)
+        if many and name != server.main and name in server.pipelines:
+            many.unload(server, name)
+            console.note(f"unloaded from each server: {name}")
+            return
+        server.require_one_server()
+        if name in models.pipeline():
+            raise UserError(
+                f"{live.describe_network(name)} is needed by the main pipeline",
+                f"to load it anew: make load TRITON_MODEL={name}; to stop serving: make down",
+            )
+        loaded_beside.forget(name)
+        if not models.in_memory(server, name):
+            console.note(f"{name} is not loaded")
+            return
+        members = models.only_of(name, models.list_loaded_steps(server))
+        for model in (name, *members):
+            _unload(server, model)
+        console.note(f"unloaded: {', '.join((name, *members))}")
 
 
 def _unload(server: State, model: str) -> None:

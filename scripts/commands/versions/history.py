@@ -26,7 +26,7 @@ def main() -> None:
     cut = history.cut_off(events)
     for event in events:
         if event.what != history.BEGINS or event is cut:
-            when = f"{_here(event.time)}  "
+            when = f"{datetime.fromisoformat(event.time).astimezone():%Y-%m-%d %H:%M:%S}  "
             said = f"{when}{history.describe(event)}"
             console.say(said, indent=" " * len(when), **asdict(event))
     if cut and holder:
@@ -38,7 +38,3 @@ def main() -> None:
         )
     live = history.serving(events)
     console.note(f"version {live} is live", live=live)
-
-
-def _here(time: str) -> str:
-    return datetime.fromisoformat(time).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -6,8 +6,7 @@ does in Python: the same weights, and a float32 picture as its input.
 
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import onnx
@@ -31,14 +30,12 @@ VISION = ROOT / "scripts" / "steps" / "vision.py"
 NORMALISATION = ["Cast", "Sub", "Div"]
 
 
-@contextmanager
-def serve_textbook() -> Iterator[tuple[str, str]]:
+def serve_textbook() -> AbstractContextManager[tuple[str, str]]:
     """Where it is asked over HTTP and gRPC, until the block ends."""
     repository = HERE / "textbook"
     lay_out(find_served_version().workspace.onnx, repository)
     log = HERE / "logs" / "textbook.log"
-    with temporary.triton("the textbook server", repository, log, main_pipeline.DEFAULT) as at:
-        yield at
+    return temporary.triton("the textbook server", repository, log, main_pipeline.DEFAULT)
 
 
 def lay_out(exported: Path, target: Path) -> None:
