@@ -44,18 +44,7 @@ class S3:
 
     def __init__(self, location: Location, settings: Settings) -> None:
         self._location, self._settings = location, settings
-
-    @property
-    def host(self) -> str:
-        return self._location.host
-
-    @property
-    def port(self) -> int:
-        return self._location.port
-
-    @property
-    def endpoint(self) -> str | None:
-        return self._location.endpoint
+        self.host, self.port, self.endpoint = location.host, location.port, location.endpoint
 
     def require_reachable(self) -> None:
         """Both keys have the right permissions."""

@@ -34,6 +34,7 @@ class Remote:
     def __init__(self, access: Access, bucket: Bucket | None = None) -> None:
         self._access, self.location = access, access.location
         self._bucket = bucket or Bucket(access)
+        self.prefix = f"{self.location.path}/"  # of every key in this folder
 
     @cached_property
     def archive(self) -> Remote:
@@ -44,11 +45,6 @@ class Remote:
         return Remote(
             replace(self._access, location=self.location.place_beside(what)), self._bucket
         )
-
-    @property
-    def prefix(self) -> str:
-        """The prefix of every key in this folder."""
-        return f"{self.location.path}/"
 
     def mirror(self, folder: Path, to: str = "", delete: bool = True, known: str = "") -> Pushed:
         """Makes the folder on S3 equal to the local one. Content that S3 already has below the
