@@ -97,11 +97,11 @@ def _sample(analyzer: PerfAnalyzer, configuration: Configuration, seconds: float
     worked = server_side.parse_steps(told), server_side.parse_steps(now)
     by_server = {name: server_side.subtract_counters(before[name], after[name]) for name in servers}
     counted = server_side.add_counters(by_server.values())
-    pictures, failed = counted[target.model].pictures, counted[target.model].failed
+    pictures, failed = counted[target.model]["pictures"], counted[target.model]["failed"]
     return dataclasses.replace(
         seen,
         counted={name: counted[name] for name in {target.model, *target.steps}},
-        answered={n: each[target.model].requests for n, each in by_server.items() if n},
+        answered={n: each[target.model]["requests"] for n, each in by_server.items() if n},
         cpu_ms=server_side.per_picture(*spent, pictures),
         parts_s={
             name: worked[1].get(name, 0.0) - worked[0].get(name, 0.0) for name in target.parts

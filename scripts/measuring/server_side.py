@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import re
 import urllib.request
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bundle_serving.address import Address
@@ -23,45 +24,28 @@ STEPS = re.compile(
 TIMEOUT_S = 10
 
 
-@dataclass(frozen=True)
-class Counters:
-    """Triton's counters of one model since its start; durations in nanoseconds."""
-
-    requests: int = 0
-    failed: int = 0
-    pictures: int = 0
-    executions: int = 0
-    total: int = 0
-    queue: int = 0
-    input: int = 0
-    compute: int = 0
-    output: int = 0
-
-    @classmethod
-    def parse(cls, model: dict[str, Any]) -> Counters:
-        """One entry of /v2/models/stats."""
-        stats = model["inference_stats"]
-        return cls(
-            requests=stats["success"]["count"],
-            failed=stats["fail"]["count"],
-            pictures=model["inference_count"],
-            executions=model["execution_count"],
-            total=stats["success"]["ns"],
-            queue=stats["queue"]["ns"],
-            input=stats["compute_input"]["ns"],
-            compute=stats["compute_infer"]["ns"],
-            output=stats["compute_output"]["ns"],
-        )
-
-    def __add__(self, other: Counters) -> Counters:
-        return Counters(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
-
-    def __sub__(self, other: Counters) -> Counters:
-        return Counters(*(a - b for a, b in zip(astuple(self), astuple(other), strict=True)))
+# Triton's counters of one model since its start, by our names; durations in nanoseconds.
+Counters = Counter[str]
+COUNTED = {
+    "requests": ("success", "count"),
+    "failed": ("fail", "count"),
+    "total": ("success", "ns"),
+    "queue": ("queue", "ns"),
+    "input": ("compute_input", "ns"),
+    "compute": ("compute_infer", "ns"),
+    "output": ("compute_output", "ns"),
+}
 
 
 def parse_counters(statistics: dict[str, Any]) -> dict[str, Counters]:
-    return {model["name"]: Counters.parse(model) for model in statistics["model_stats"]}
+    """What /v2/models/stats says."""
+    found = {}
+    for model in statistics["model_stats"]:
+        counted = Counters(pictures=model["inference_count"], executions=model["execution_count"])
+        for name, (part, what) in COUNTED.items():
+            counted[name] = model["inference_stats"][part][what]
+        found[model["name"]] = counted
+    return found
 
 
 def fetch_counters(servers: Mapping[str, Address]) -> dict[str, dict[str, Counters]]:
@@ -167,15 +151,11 @@ def make_waterfall(
     """None if the server counted nothing. A step that only some requests take counts
     proportionally."""
     whole = counted.get(model, Counters())
-    if not whole.requests:
+    if not (requests := whole["requests"]):
         return None
-    return Waterfall(
-        client,
-        whole.total / whole.requests / 1e6,
-        tuple(
-            _step(name, counted[name], whole.requests) for name in steps if counted[name].requests
-        ),
-    )
+    taken = [name for name in steps if counted[name]["requests"]]
+    each = tuple(_step(name, counted[name], requests) for name in taken)
+    return Waterfall(client, whole["total"] / requests / 1e6, each)
 
 
 def divide(flow: Waterfall, parts: Mapping[str, float]) -> Waterfall:
@@ -205,9 +185,6 @@ def _step(name: str, counters: Counters, requests: int) -> Step:
     each = 1e6 * requests
     return Step(
         name,
-        counters.queue / each,
-        counters.input / each,
-        counters.compute / each,
-        counters.output / each,
-        counters.pictures / counters.executions if counters.executions else 0.0,
+        *(counters[part] / each for part in ("queue", "input", "compute", "output")),
+        batch=counters["pictures"] / max(1, counters["executions"]),
     )

@@ -31,7 +31,15 @@ def measurements() -> list[Measurement]:
         target = Target(label, PIPELINE, SERVER, SERVER, "INPUT", (STEPS[1],), parts=parts)
         counted = {
             PIPELINE: Counters(requests=100, total=90_000_000_000),
-            STEPS[1]: Counters(100, 0, 100, 40, 0, 9_000_000_000, 10**8, 76_000_000_000, 10**7),
+            STEPS[1]: Counters(
+                requests=100,
+                pictures=100,
+                executions=40,
+                queue=9_000_000_000,
+                input=10**8,
+                compute=76_000_000_000,
+                output=10**7,
+            ),
         }
         cpu = {"resnet50_onnx": 1031.4, "envoy": 31.25, "bundle_door": 112.7, "tritonserver": 5.1}
         samples = [

@@ -150,7 +150,7 @@ def test_the_waterfall_of_a_real_run() -> None:
 
 def test_rounds_are_counted_together() -> None:
     twice = server_side.add_counters([recorded(), recorded()])
-    assert twice[PIPELINE].requests == 2 * recorded()[PIPELINE].requests
+    assert twice[PIPELINE]["requests"] == 2 * recorded()[PIPELINE]["requests"]
     once, double = (
         server_side.make_waterfall(PIPELINE, STEPS, c, 111.0) for c in (recorded(), twice)
     )
