@@ -44,8 +44,7 @@ def write(version: Version, answers: Sequence[Answer]) -> None:
     questions = recipe.golden(version.workspace)
     own = [each for each in zip(questions, answers, strict=False) if recipe.is_own_answer(each[1])]
     own.sort(key=lambda pair: sum(tensor.nbytes for tensor in pair[0].values()))
-    bound = gate.find_served_bound(version.workspace.onnx, version.precision)
-    bound = gate.for_the_ensemble(bound, len(own))
+    bound = gate.find_served_bound(version.workspace.onnx, version.precision, len(own))
     with files.whole_file(path(version.pipeline.ensemble, version.number)) as draft:
         while True:
             golden.save_proof(draft, [one for one, _ in own], [other for _, other in own], bound)

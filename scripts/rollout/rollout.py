@@ -400,8 +400,7 @@ def _ask_golden(switch: Switch, up_now: Up) -> None:
     made, recipe = switch.new.workspace, switch.new.pipeline.recipe
     answers = [*ask_version(up_now, switch.candidate, switch.new, recipe.golden(made))]
     seen = recipe.judge(made, answers)
-    bound = gate.find_served_bound(made.onnx, switch.new.precision)
-    bound = gate.for_the_ensemble(bound, seen.pictures)
+    bound = gate.find_served_bound(made.onnx, switch.new.precision, seen.pictures)
     if not seen.within(bound):
         raise Refused(switch.new.number, f"its answers differ from PyTorch's ({seen}; {bound})")
 

@@ -37,8 +37,7 @@ def require(pipeline: Pipeline, server: State) -> None:
         questions = recipe.golden(made)
         answers = ask_tensors(ask.server_of(server), recipe.ensemble, questions, uncounted)
         found = recipe.judge(made, answers)
-    bound = gate.find_served_bound(made.onnx, version.precision)
-    bound = gate.for_the_ensemble(bound, found.pictures)
+    bound = gate.find_served_bound(made.onnx, version.precision, found.pictures)
     console.note(f"answers as {version.workspace.manifest.network} itself: {found}")
     if not found.within(bound):
         raise UserError(

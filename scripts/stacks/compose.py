@@ -137,10 +137,9 @@ class Compose:
 
     def remove_service(self, service: str) -> bool:
         """Stops a service beside the server; returns whether it existed."""
-        found = self.find(service) is not None
-        if found:
-            self.run("rm", "--stop", "--force", service, quiet=True)
-        return found
+        found = self.list_containers(f"{SERVICE}={service}")
+        stop_all(found)
+        return bool(found)
 
     def list_started_here(self) -> list[Container]:
         """This checkout's containers, under any project name."""

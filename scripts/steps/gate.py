@@ -98,10 +98,11 @@ def read_bound(made: Path, precision: str) -> Bound:
     return BOUNDS[precision] if on_its_own else engine.read_bound(made, precision)
 
 
-def find_served_bound(made: Path, precision: str) -> Bound:
-    """`made`: the directory that export wrote, if it has a network."""
+def find_served_bound(made: Path, precision: str, pictures: int) -> Bound:
+    """Of the ensemble. `made`: the directory that export wrote, if it has a network."""
     manifest = Manifest.load(made / "manifest.json")
-    return engine.EIGHT_BITS if manifest and manifest.eight_bits else BOUNDS[precision]
+    of_network = engine.EIGHT_BITS if manifest and manifest.eight_bits else BOUNDS[precision]
+    return for_the_ensemble(of_network, pictures)
 
 
 def for_the_ensemble(bound: Bound, pictures: int) -> Bound:

@@ -272,7 +272,8 @@ def test_agreement_counts_what_differs() -> None:
 
 def test_programs_without_a_network_have_a_bound(tmp_path: Path) -> None:
     """Functions, videos, kinds of the user's: a rollout judges them too."""
-    assert gate.read_bound(tmp_path / "onnx", "fp32") == gate.find_served_bound(tmp_path, "fp32")
+    of_network = gate.read_bound(tmp_path / "onnx", "fp32")
+    assert gate.for_the_ensemble(of_network, 5) == gate.find_served_bound(tmp_path, "fp32", 5)
 
 
 def test_a_tie_is_no_disagreement() -> None:
