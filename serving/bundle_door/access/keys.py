@@ -6,7 +6,7 @@ restart.
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -68,6 +68,8 @@ class Keys:
         self._stamp: tuple[int, int] | None = None
         self._clients: dict[str, Client] = {}
         self._buckets: dict[str, Bucket] = {}
+        # Of a client's messages that wait, one looks whether it may go on.
+        self._turns = defaultdict[str, asyncio.Lock](asyncio.Lock)
         self.requests: Counter[str] = Counter()
         # How many rows a model takes at once; 0 where the first dimension counts none.
         self.find_most_rows: Callable[[str], int] = lambda model: 0
@@ -85,10 +87,9 @@ class Keys:
     async def admit(self, authorization: str) -> None:
         """A message of a stream that is open; one that comes too fast waits. A `Refused` if the key
         was revoked meanwhile."""
-        client = self._client(authorization)
-        while wait_s := self._wait_s(client):
-            await asyncio.sleep(wait_s)
-            client = self._client(authorization)  # who may have another rate by now, or none
+        async with self._turns[self._client(authorization).name]:
+            while wait_s := self._wait_s(client := self._client(authorization)):
+                await asyncio.sleep(wait_s)  # and it may have another rate then, or none
         self.requests[client.name] += 1
 
     def charge_line(self, line: Line) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import resource
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -55,6 +56,21 @@ def test_a_message_that_waits_heeds_a_rate_that_changes(tmp_path: Path) -> None:
                 await keys.admit(f"Bearer {second}")
 
     asyncio.run(check())
+
+
+def test_of_many_messages_that_wait_only_one_looks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = f"Bearer {key_file.add(file := tmp_path / 'api.keys', Client('ann', 100))}"
+    keys = Keys(file, None)
+    looks = Mock(wraps=keys._wait_s)
+    monkeypatch.setattr(keys, "_wait_s", looks)
+
+    async def check() -> None:
+        await asyncio.gather(*(keys.admit(ann) for _ in range(150)))
+
+    asyncio.run(check())
+    assert looks.call_count < 100 + 4 * 50
 
 
 @pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "ten"])
