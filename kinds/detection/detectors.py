@@ -61,9 +61,10 @@ class Whole:
         pixels = torch.from_numpy(np.array(picture.convert("RGB"))).permute(2, 0, 1) / 255
         with torch.inference_mode():
             (found,) = self.module([pixels])
+        names = [self.network.labels[number].encode() for number in found["labels"]]
         return {
             "BOXES": found["boxes"].numpy()[None],
-            "LABELS": np.array([[self.network.labels[n] for n in found["labels"]]], np.bytes_),
+            "LABELS": np.array([names], np.bytes_),
             "SCORES": found["scores"].numpy()[None],
         }
 

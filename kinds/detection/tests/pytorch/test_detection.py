@@ -1,5 +1,6 @@
 """Boxes, held against those of torchvision's own detector."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from kinds.detection.export import Detector
 from kinds.detection.recipe import Detection as Recipe
 from kinds.detection.serving.detection import BOX, Detection, Rules
 from kinds.detection.tests.by_torchvision import SSDLITE, assert_same_boxes, boxes_by_torchvision
+from scripts.artefacts.picture import mug
 from scripts.base.errors import UserError
 from scripts.recipes import configs
 from scripts.recipes.schema import load
@@ -75,6 +77,12 @@ def test_pictures_of_mixed_sizes_in_one_batch(
     for number, expected in enumerate(boxes_by_torchvision(whole, photos)):
         found = {name: each[number : number + 1] for name, each in answer.items()}
         assert_same_boxes(expected, found, detection.rules.threshold)
+
+
+def test_labels_may_be_of_any_script(whole: Whole) -> None:
+    network = replace(whole.network, labels=["__background__", *["straße 猫"] * 90])
+    found = replace(whole, network=network).find(mug())
+    assert {*found["LABELS"][0]} == {"straße 猫".encode()}
 
 
 def test_weights_of_the_users_own(recipe: Recipe, tmp_path: Path) -> None:
