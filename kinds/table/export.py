@@ -141,6 +141,11 @@ def labels_for(given: list[str], classes: Any, spec: Table) -> list[str]:
             f"{spec.labels} has {len(given)} labels, and {spec.source.name} {len(classes)} classes",
             "give one label per line, in the model's order",
         )
+    if given != list(classes) and sorted(given) == sorted(classes):
+        raise UserError(
+            f"{spec.labels} has the classes of {spec.source.name} in another order",
+            "omit it: the model knows what they are called",
+        )
     return given or list(classes)
 
 

@@ -11,7 +11,7 @@ from tritonclient.grpc.model_config_pb2 import ModelInstanceGroup
 
 from bundle_serving import onnxruntime_engine
 from bundle_serving.agreement import TABLE, Bound, compare
-from kinds.table import adoption, conversions, rows
+from kinds.table import adoption, conversions, export, rows
 from kinds.table.recipe import Table
 from kinds.table.rows import INPUT, OUTPUT
 from scripts.base.errors import UserError
@@ -179,6 +179,15 @@ def test_values_are_compared_by_their_size() -> None:
     assert near.within(Bound(0.001)) and "3 of 3 rows" in str(near)
     assert not compare(values, values * np.float32(1.01), TABLE).within(Bound(0.001))
     assert not compare(values, values * np.nan, TABLE).within(Bound(0.001))
+
+
+def test_labels_in_another_order_than_the_models_own_are_refused() -> None:
+    spec = export.Table(Path("m.skops"), Path("labels.txt"))
+    own = ["lily", "rose"]
+    for given, expected in (([], own), (own, own), (["Lilie", "Rose"], ["Lilie", "Rose"])):
+        assert export.labels_for(given, own, spec) == expected
+    with pytest.raises(UserError, match=r"labels\.txt has the classes .* in another order"):
+        export.labels_for(["rose", "lily"], own, spec)
 
 
 def recipe(**more: Any) -> Table:
