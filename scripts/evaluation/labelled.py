@@ -148,7 +148,8 @@ def read_rows(path: Path) -> list[Mapping[str, str]]:
         text = path.read_text(encoding="utf-8-sig").lstrip("\n")
         if path.suffix == ".jsonl":
             return [_as_texts(json.loads(line)) for line in text.split("\n") if line.strip()]
-        separator = max(",;\t", key=text.partition("\n")[0].count)
+        of_csv = max(",;\t", key=text.partition("\n")[0].count)
+        separator = "\t" if path.suffix == ".tsv" else of_csv
         lines = [line for line in csv.reader(io.StringIO(text), delimiter=separator) if line]
     except (OSError, ValueError, TypeError, AttributeError, csv.Error) as fault:
         raise UserError(f"cannot read {path} ({fault})", f"name {', '.join(LISTS)}") from None
@@ -226,7 +227,8 @@ def _unambiguous(names: Iterator[str]) -> dict[str, int]:
 
 
 def _simplify(name: str) -> str:
-    return re.sub(r"[\s_-]+", " ", name).strip().casefold()
+    """A folder cannot have the slash of a class in its name."""
+    return re.sub(r"[\s_/-]+", " ", name).strip().casefold()
 
 
 def _some(names: Sequence[str]) -> str:

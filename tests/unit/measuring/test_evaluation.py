@@ -115,6 +115,17 @@ def test_texts_and_their_labels(tmp_path: Path) -> None:
     assert found.items[1] == Item("row 2", "bad", "Never again.")
 
 
+def test_commas_separate_nothing_in_a_tsv(tmp_path: Path) -> None:
+    found = read_texts(write(tmp_path / "val.tsv", "Well, well, well\tgood\nNo, no\tbad\n"))
+    assert found.items[0] == Item("row 1", "good", "Well, well, well")
+
+
+def test_a_slash_is_none_in_the_name_of_a_folder(tmp_path: Path) -> None:
+    write(tmp_path / "church_outdoor" / "1.jpg")
+    found = read_files(tmp_path, PICTURES.has)
+    assert classes_of(found, ("church/indoor", "church/outdoor")) == [1]
+
+
 def test_texts_of_several_lines(tmp_path: Path) -> None:
     text = "What a day,\nand so on!\u2028Never\x85 again."
     quoted = write(tmp_path / "val.csv", f'\ntext,label\n"{text}",good\n')
