@@ -130,29 +130,28 @@ def list_routes(
     streams: Streams,
     is_stopping: Callable[[], bool],
 ) -> list[Route]:
-    given, served, api = process.given, process.served, process.api
+    given, served = process.given, process.served
 
     async def live(request: Request, named: Mapping[str, str]) -> Answer:
         """Triton itself may not answer this while it waits for S3."""
         noted = keeper_notes.readiness(given.run_dir)
-        return Answer() if noted and noted[0] else await api.live(request, named)
+        lives = (noted and noted[0]) or (await process.triton.ask("ServerLive")).live
+        return Answer(status=200 if lives else 503)
 
     async def ready(request: Request, named: Mapping[str, str]) -> Answer:
         if is_stopping():
             raise Refused(503, "the server is stopping")
         noted = keeper_notes.readiness(given.run_dir)
-        if noted is None:
-            return await api.ready(request, named)
-        is_ready, why = noted
-        if not is_ready:
-            raise Refused(503, why)
-        return Answer()
+        if noted and not noted[0]:
+            raise Refused(503, noted[1])
+        is_ready = noted or (await process.triton.ask("ServerReady")).ready
+        return Answer(status=200 if is_ready else 503)
 
     metrics = Metrics(given, observed, served, process.load, keys)
     return [
         *(of_keys(keys) if keys else []),
         *of_plain_questions(process.plain),
-        *of_triton(api),
+        *of_triton(process.api),
         *of_streams(streams),
         *of_documents(given.repository),
         open_to_all("/v2/health/live", GET=live),

@@ -211,7 +211,7 @@ class Served:
         steps = {
             step.model_name: str(step.model_version)
             if step.model_version > 0
-            else max(ready.get(step.model_name, [""]), key=_as_number)
+            else max(ready.get(step.model_name, [""]), key=lambda version: int(version or 0))
             for step in config.ensemble_scheduling.step
         }
         networks = [
@@ -320,7 +320,3 @@ def live_version(pipeline: str, events: list[dict[str, Any]]) -> str | None:
             return version
     served = [event["version"] for event in events if event.get("what") == "serves"]
     return str(served[-1]) if served else None
-
-
-def _as_number(version: str) -> int:
-    return int(version or 0)

@@ -67,12 +67,6 @@ class Api:
 
     # Health
 
-    async def live(self, request: Request, named: Named) -> Answer:
-        return Answer(status=200 if (await self.triton.ask("ServerLive")).live else 503)
-
-    async def ready(self, request: Request, named: Named) -> Answer:
-        return Answer(status=200 if (await self.triton.ask("ServerReady")).ready else 503)
-
     async def model_ready(self, request: Request, named: Named) -> Answer:
         answer = await self.triton.ask("ModelReady", **model(named))
         if not answer.ready:

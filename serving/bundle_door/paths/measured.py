@@ -72,11 +72,6 @@ def make_counter(
     served.name(model, status < 400, note_name)
 
 
-def status_over_http(line: Line, code: grpc.StatusCode) -> int:
-    """What the same refusal has there, where Envoy says more than gRPC's status does."""
-    return BY_ENVOY.get((line.by_envoy, code)) or status_of(code)
-
-
 def over_grpc(observed: Observer, served: Served) -> Listener:
     """The same of what does not pass the HTTP service, from Envoy's log."""
 
@@ -84,7 +79,9 @@ def over_grpc(observed: Observer, served: Served) -> Listener:
         code = grpc.StatusCode.__members__.get(line.grpc_status or "")
         if code is None:
             return
-        status, asks_model = status_over_http(line, code), line.path == INFER
+        # What the same refusal has over HTTP, where Envoy says more than gRPC's status does.
+        status = BY_ENVOY.get((line.by_envoy, code)) or status_of(code)
+        asks_model = line.path == INFER
         if asks_model:
             served.refresh()
             make_counter(observed, served, line.answered_by, GRPC, status, line.seconds)

@@ -110,7 +110,8 @@ def of_observed(observed: Observed, look: Callable[[], Awaitable[None]]) -> list
     async def shadows(request: Request, named: Mapping[str, str]) -> Answer:
         if request.method == "POST":
             observed.shadows.clear()
-        return as_json(observed.tell_shadows())
+        told = sorted(observed.shadows.items())
+        return as_json([shadow.as_json(*candidate) for candidate, shadow in told])
 
     async def totals(request: Request, named: Mapping[str, str]) -> Answer:
         return as_json(observed.totals())

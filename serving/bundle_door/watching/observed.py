@@ -249,9 +249,6 @@ class Observed:
     def note_capture(self, outcome: str) -> None:
         self.captures.add(outcome)
 
-    def tell_shadows(self) -> list[dict[str, Any]]:
-        return [shadow.as_json(*candidate) for candidate, shadow in sorted(self.shadows.items())]
-
     def tell_drift(self) -> list[dict[str, Any]]:
         """With how often each version is right now, as far as that is known."""
         return [
