@@ -6,9 +6,7 @@ the same texts padded to the longest that the network takes. One server, one run
 Before it: make sentiment TEXT=… (SENTIMENT=minilm).
 """
 
-import argparse
 import itertools
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +22,7 @@ import tritonclient.grpc
 from kinds.text import sentences
 from kinds.text.recipe import RECIPE_FILE, Text
 from kinds.text.serving.texts import TextRecipe, to_tokens
-from scripts.base.errors import run_guarded
+from scripts.artefacts.exporting import start
 from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU
 from scripts.server import layouts
@@ -40,15 +38,13 @@ TIMES = (1, 1, 2, 1, 6, 1, 2, 25)
 Ask = Callable[[str], Any]
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
-    options = parser.parse_args(argv)
+def main(seconds: float = 10) -> None:
+    """Of each measurement."""
     with TemporaryDirectory() as folder, serve_both_ways(Path(folder)) as ways:
         rates: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(ROUNDS):
             for name, ask in ways.items():
-                rates[name].append(rate(ask, options.seconds))
+                rates[name].append(rate(ask, seconds))
                 print(f"{name:<22} {rates[name][-1]:7.1f} texts/s", flush=True)
     as_long, padded = (float(np.median(each)) for each in rates.values())
     print(f"{as_long / padded:.1f} times the throughput")
@@ -113,4 +109,4 @@ def rate(ask: Ask, seconds: float) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    start(main)
