@@ -185,6 +185,9 @@ def _step(name: str, counters: Counters, requests: int) -> Step:
     each = 1e6 * requests
     return Step(
         name,
-        *(counters[part] / each for part in ("queue", "input", "compute", "output")),
-        batch=counters["pictures"] / max(1, counters["executions"]),
+        counters["queue"] / each,
+        counters["input"] / each,
+        counters["compute"] / each,
+        counters["output"] / each,
+        counters["pictures"] / max(1, counters["executions"]),
     )
