@@ -106,12 +106,21 @@ class Kept:
             except Missing:
                 continue
             if (digest := hashlib.sha256(content).hexdigest()) not in seen:
-                called = str(record["labels"][0][0]).removesuffix(UNTRAINED)
-                label = called.removeprefix("class ").replace("/", "_")
-                name = re.sub(r"[^\w.-]", "_", record["id"]) + Path(record["file"]).suffix
+                name = name_file(record["id"]) + Path(record["file"]).suffix
+                label = name_folder(str(record["labels"][0][0]))
                 write_below(folder, f"{label}/{name}", content)
                 seen.add(digest)
         return len(seen)
+
+
+def name_folder(label: str) -> str:
+    """Of pictures that were called so."""
+    return label.removesuffix(UNTRAINED).removeprefix("class ").replace("/", "_")
+
+
+def name_file(id: str) -> str:
+    """Without its ending."""
+    return re.sub(r"[^\w.-]", "_", id)
 
 
 def read_file(folder: Path, name: str) -> bytes:

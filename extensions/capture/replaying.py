@@ -23,7 +23,7 @@ from bundle_door.settings import plain_class
 from bundle_door.watching.captures import Record
 from bundle_serving.address import Address
 from bundle_serving.protocol.gists import HEADER_LENGTH, read_gist
-from extensions.capture.kept import Kept
+from extensions.capture.kept import Kept, name_file, name_folder
 from scripts.artefacts import samples
 from scripts.base.errors import UserError
 from scripts.evaluation.sequential import (
@@ -173,7 +173,7 @@ def replay(
 class Compared:
     pasts: Sequence[Past]
     presents: Sequence[Present]
-    labels: Mapping[str, str]  # by the id of the request
+    labels: Mapping[str, str]  # by the request, as its file is called
 
     def list_rows(self) -> list[tuple[str, str, str]]:
         then = [past.ms for past in self.pasts if not past.is_refused]
@@ -185,7 +185,7 @@ class Compared:
             ("p50, ms", find_percentile(then, 50), find_percentile(now, 50)),
             ("p99, ms", find_percentile(then, 99), find_percentile(now, 99)),
         ]
-        judged = [pair for pair in self._pairs if pair[0].id in self.labels]
+        judged = [pair for pair in self._pairs if name_file(pair[0].id) in self.labels]
         if judged:
             old = Share(sum(self._is_right(past, past.label) for past, _ in judged), len(judged))
             new = Share(sum(self._is_right(past, now.label) for past, now in judged), len(judged))
@@ -197,7 +197,8 @@ class Compared:
         return [*zip(self.pasts, self.presents, strict=True)]
 
     def _is_right(self, past: Past, label: str) -> bool:
-        return plain_class(label) == plain_class(self.labels[past.id])
+        truth = self.labels[name_file(past.id)]
+        return plain_class(name_folder(label)) == plain_class(name_folder(truth))
 
     def list_notes(self) -> list[str]:
         both = [(past, now) for past, now in self._pairs if past.label and not now.fault]

@@ -16,7 +16,8 @@ import pytest
 from bundle_door.requests import Note
 from bundle_door.watching.request_log import RequestLog
 from bundle_serving.address import Address
-from extensions.capture.replaying import Compared, Past, ask_instead, read_log, replay
+from extensions.capture.kept import name_file, name_folder
+from extensions.capture.replaying import Compared, Past, Present, ask_instead, read_log, replay
 from scripts.artefacts.picture import mug
 from scripts.base.errors import UserError
 from scripts.server.triton.triton_api import Missing
@@ -80,6 +81,16 @@ def test_requests_come_at_their_times_and_are_compared() -> None:
     told = "\n".join(compared.list_notes())
     assert "1 of 2 labels changed" in told and "1 times dog, not cat, as in two" in told
     assert "1 times: HTTP 400" in told
+
+
+@pytest.mark.parametrize(
+    "label", ["church/outdoor", "class 7", "Song_Thrush", "tench (untrained weights)"]
+)
+def test_a_label_is_right_by_the_folder_it_was_copied_to(label: str) -> None:
+    asked = past("shop:photo/3", 100.0, label=label)
+    labels = {name_file(asked.id): name_folder(label)}
+    rows = Compared([asked] * 2, [Present(1, label), Present(1, "another")], labels).list_rows()
+    assert rows[-1] == ("right", "100.0%", "50.0%")
 
 
 def test_nobody_who_answers_is_told() -> None:
