@@ -121,11 +121,8 @@ def make_absolute(name: str, value: str) -> str:
 
 def is_here(word: str) -> bool:
     whole = expand(word)
-    return whole.exists() or bool(glob.has_magic(word) and _find_matches(str(whole)))
-
-
-def _find_matches(pattern: str) -> list[str]:
-    return glob.glob(pattern, recursive=True)  # noqa: PTH207
+    found = glob.glob(str(whole), recursive=True) if glob.has_magic(word) else []  # noqa: PTH207
+    return whole.exists() or bool(found)
 
 
 def absolute(word: str) -> Path:

@@ -46,28 +46,25 @@ def prepare(folder: Path) -> None:
     """Lays out the package's files, or those of a newer one over an older one's; what is the user's
     own there (.env, own/, build/) stays."""
     wanted = _list_packaged()
-    earlier = _read_note(folder)
+    earlier = files.read_json(folder / NOTE)
     if wanted is None or earlier == wanted:
         return
     another = f"name another one: {PACKAGE} --folder DIR …"
-    if earlier is None and folder.exists() and not _is_empty(folder):
+    is_used = any(folder.iterdir()) if folder.is_dir() else folder.exists()
+    if is_used and not (folder / NOTE).exists():
         raise UserError(f"{folder} has other files, and is not a folder of {PACKAGE}", another)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileNotFoundError, NotADirectoryError) as fault:
         raise UserError(f"{folder} cannot be made ({fault.strerror})", another) from None
     # Begun: who finds no hashes goes on, instead of taking it for somebody else's folder.
-    files.write(folder / NOTE, json.dumps(dict.fromkeys(earlier or {}, "")))
-    for name in (earlier or {}).keys() - wanted.keys():
+    files.write(folder / NOTE, json.dumps(dict.fromkeys(earlier, "")))
+    for name in earlier.keys() - wanted.keys():
         (folder / name).unlink(missing_ok=True)
     for name in wanted:
         with files.draft_of(folder / name) as draft:
             shutil.copy2(ROOT / name, draft)
     files.write(folder / NOTE, json.dumps(wanted))
-
-
-def _is_empty(folder: Path) -> bool:
-    return folder.is_dir() and not any(folder.iterdir())
 
 
 def _list_packaged() -> dict[str, str] | None:
@@ -84,14 +81,6 @@ def _list_packaged() -> dict[str, str] | None:
         if str(each).startswith(PREFIX) and "__pycache__" not in each.parts
         if str(each) != f"{PREFIX}__init__.py"  # where the program begins
     }
-
-
-def _read_note(folder: Path) -> dict[str, str] | None:
-    try:
-        found: dict[str, str] = json.loads((folder / NOTE).read_text())
-        return found
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def require_system() -> None:
