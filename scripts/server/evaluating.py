@@ -105,6 +105,8 @@ def ask_each(
             answer = ask_one(asked, item)
         except of_the_item as fault:
             why = fault.cause
+        except UserError as fault:  # of what is asked by tensors
+            raise UserError(f"{item.name}: {fault.cause}", fault.remedy) from None
         return answer, (time.perf_counter() - began) * 1e3, why
 
     with ask.uncounted_client(only or server.http, model) as client:

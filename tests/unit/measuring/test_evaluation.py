@@ -4,8 +4,10 @@ import base64
 import io
 import json
 import os
+from contextlib import nullcontext
 from math import isclose
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -113,6 +115,18 @@ def test_texts_and_their_labels(tmp_path: Path) -> None:
     found = read_texts(write(tmp_path / "val.tsv", quoted))
     assert classes_of(found, ("bad", "good")) == [1, 0]
     assert found.items[1] == Item("row 2", "bad", "Never again.")
+
+
+def test_what_ends_an_evaluation_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scripts.server.ask.server_of", lambda _: None)
+    monkeypatch.setattr("scripts.server.ask.uncounted_client", lambda *_: nullcontext())
+    server: Any = SimpleNamespace(http=None)
+
+    def refuse(*_: object) -> None:
+        raise UserError("flowers does not answer: HTTP 400: a number is missing", "see make logs")
+
+    with pytest.raises(UserError, match="line 7: flowers does not answer"):
+        list(evaluating.ask_each(server, "flowers", [Item("line 7", "rose", "[NaN]")], refuse))
 
 
 def test_commas_separate_nothing_in_a_tsv(tmp_path: Path) -> None:
