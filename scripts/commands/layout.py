@@ -7,7 +7,6 @@ it out in the repository that the server reads. `make up` does the same itself.
 Does nothing if the live version already is what is requested.
 """
 
-import json
 import shutil
 import sys
 from functools import cached_property, partial
@@ -17,7 +16,7 @@ from typing import Any
 from scripts.artefacts.gpus import Gpu
 from scripts.artefacts.step import ENGINE, TRY_POST, Step
 from scripts.artefacts.workspace import Workspace
-from scripts.base import console, lock
+from scripts.base import console, files, lock
 from scripts.base.errors import UserError, run_guarded
 from scripts.recipes import pipelines
 from scripts.recipes.layout import Layout
@@ -102,13 +101,10 @@ class StepsRanBeforeOnGpu(StepsRanBefore, GpuStack):
 
     @cached_property
     def _plan(self) -> dict[str, Any]:
-        built = find_workspace().plan / "manifest.json"
-        try:
-            plan: dict[str, Any] = json.loads(built.read_text())
-            return plan
-        except (OSError, ValueError):
-            self.run_step(ENGINE)
-            raise
+        built = files.read_json(find_workspace().plan / "manifest.json")
+        if not built:
+            self.run_step(ENGINE)  # which did not run
+        return built
 
 
 if __name__ == "__main__":

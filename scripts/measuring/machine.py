@@ -1,6 +1,5 @@
 """What was measured, and on which machine: without that, a figure means nothing."""
 
-import json
 import os
 import platform
 import re
@@ -12,6 +11,7 @@ import psutil
 
 from bundle_client import __version__
 from scripts.artefacts.manifest import read_pins
+from scripts.base import files
 from scripts.recipes.pipelines import Pipeline
 from scripts.server.served import find_served_version
 from scripts.server.triton import triton_api
@@ -58,9 +58,8 @@ def machine(server: State) -> dict[str, Any]:
 
 def _name_gpu(server: State) -> str:
     """By the main pipeline's plan; what is served without one, as trees are, does not say it."""
-    built = find_served_version().workspace.plan / "manifest.json"
-    if built.exists():
-        return str(json.loads(built.read_text())["gpu"]["name"])
+    if built := files.read_json(find_served_version().workspace.plan / "manifest.json"):
+        return str(built["gpu"]["name"])
     # The code that talks to Docker takes a third of a second to import.
     from scripts.stacks.gpu import GpuStack
 
