@@ -33,7 +33,8 @@ def examine(location: Location, settings: Settings) -> None:
     """The full check: also who may write, and whether there is anything to serve."""
     operator, server = require_reachable(location, settings)
     with explain_faults(operator):
-        _write_and_remove(operator)
+        for change in ("put_object", "delete_object"):
+            _change(operator, change, operator.location.path + TRIAL)
     console.note(f"{operator.keys.whose} {operator.keys.key} lists, reads and writes {location}")
     if server != operator:
         _require_read_only(server, operator)
@@ -86,11 +87,6 @@ def _is_allowed(access: Access, change: str, name: str) -> bool:
                 return False
             raise
     return True
-
-
-def _write_and_remove(access: Access) -> None:
-    for change in ("put_object", "delete_object"):
-        _change(access, change, access.location.path + TRIAL)
 
 
 def _change(access: Access, change: str, name: str) -> None:

@@ -219,8 +219,7 @@ class SwarmStack(Servers):
             service: [task.node for task in self.tasks(service) if task.runs]
             for service in (SERVER, BALANCER)
         }
-        found = spread.problems(self.nodes(), on[SERVER], on[BALANCER], self.replicas or 0)
-        return list(found)
+        return [*spread.problems(self.nodes(), on[SERVER], on[BALANCER], self.replicas or 0)]
 
     def try_out(self, wanted: State, count: int) -> None:
         new = self._prepare_stack(wanted)

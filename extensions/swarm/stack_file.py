@@ -51,6 +51,7 @@ NAME_CHARACTERS = 63
 STATE_BYTES = 16 << 20
 # So long an update waits for a command that has ended: nothing is replaced that nobody judges.
 HELD_S = 30 * 24 * 3600
+ONE_BY_ONE = {"parallelism": 1, "failure_action": "rollback", "max_failure_ratio": 0}
 BALANCERS_MEMORY = "1g"
 OF_BALANCERS = ("user", "read_only", "cap_drop", "init", "logging", "stop_grace_period")
 BALANCERS_SETTINGS = ("BIND", "INSECURE", "TLS_CERT", "MAX_BODY_MB", "LOG_FORMAT")
@@ -116,28 +117,27 @@ def one_at_a_time(stack: dict[str, Any], turn: int) -> dict[str, Any]:
     """One more server is replaced; the next one only if this is deployed with another turn. The
     first that does not start stops it, and nothing goes back by itself: what was before is this
     very stack, in the turn before."""
-    server = stack["services"][SERVER]
-    config = server["deploy"]["update_config"] | {
-        "delay": f"{HELD_S + turn}s",
-        "failure_action": "pause",
-    }
-    return _set_deploy(stack, server["deploy"] | {"update_config": config})
+    return _set_update(stack, delay=f"{HELD_S + turn}s", failure_action="pause")
 
 
 def out_first(stack: dict[str, Any]) -> dict[str, Any]:
     """A server that is replaced goes before the new one comes."""
-    deploy = stack["services"][SERVER]["deploy"]
-    config = deploy["update_config"] | {"order": "stop-first"}
-    return _set_deploy(stack, deploy | {"update_config": config})
+    return _set_update(stack, order="stop-first")
 
 
 def with_replicas(stack: dict[str, Any], replicas: int) -> dict[str, Any]:
-    return _set_deploy(stack, stack["services"][SERVER]["deploy"] | {"replicas": replicas})
+    return _set_deploy(stack, replicas=replicas)
 
 
-def _set_deploy(stack: dict[str, Any], deploy: dict[str, Any]) -> dict[str, Any]:
-    """The servers so."""
-    server = stack["services"][SERVER] | {"deploy": deploy}
+def _set_update(stack: dict[str, Any], **changed: str) -> dict[str, Any]:
+    before = stack["services"][SERVER]["deploy"]["update_config"]
+    return _set_deploy(stack, update_config=before | changed)
+
+
+def _set_deploy(stack: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    """Of the servers."""
+    server = stack["services"][SERVER]
+    server = server | {"deploy": server["deploy"] | changed}
     return stack | {"services": stack["services"] | {SERVER: server}}
 
 
@@ -181,13 +181,7 @@ def _server(
             "restart_policy": {"condition": "any", "delay": "1s"},
             # One after the other, each in the place of one that serves until then; the first that
             # does not become healthy stops it, and all go back.
-            "update_config": {
-                "parallelism": 1,
-                "order": "start-first",
-                "failure_action": "rollback",
-                "max_failure_ratio": 0,
-                "monitor": "5s",
-            },
+            "update_config": ONE_BY_ONE | {"order": "start-first", "monitor": "5s"},
             "rollback_config": {"parallelism": 1, "order": "start-first", "monitor": "5s"},
         },
     }
@@ -220,13 +214,7 @@ def _balancer(kept: Service, given: Given, secrets: Mapping[str, str]) -> dict[s
             "resources": {"limits": {"memory": BALANCERS_MEMORY, "pids": 256}},
             "restart_policy": {"condition": "any", "delay": "1s"},
             # Two cannot have one node's port: the first that does not start brings the old back.
-            "update_config": {
-                "parallelism": 1,
-                "order": "stop-first",
-                "failure_action": "rollback",
-                "max_failure_ratio": 0,
-                "monitor": "15s",
-            },
+            "update_config": ONE_BY_ONE | {"order": "stop-first", "monitor": "15s"},
             "rollback_config": {"parallelism": 0, "order": "stop-first", "monitor": "5s"},
         },
     }
