@@ -23,7 +23,7 @@ def s3_check() -> None:
             f"{check}.Access.of_server": lambda *_, found=of_server: found,
             f"{check}.explain_faults": lambda *_: nullcontext(),
             f"{check}._list_and_read": lambda *_: None,
-            f"{check}._write_and_remove": lambda *_: None,
+            f"{check}._change": lambda *_: None,
             f"{check}._require_read_only": lambda *_: None,
             f"{check}._first": lambda *_: None,
         })  # fmt: skip
