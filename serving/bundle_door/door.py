@@ -73,9 +73,8 @@ async def serve(given: Given) -> None:
             keys.find_most_rows = served.find_most_rows
         stack.push_async_callback(process.triton.close)
         if given.traces:
-            from bundle_door.watching.spans import (
-                Spans,  # a second's import, where spans are wanted
-            )
+            # A second's import, where spans are wanted.
+            from bundle_door.watching.spans import Spans
 
             spans = Spans(given.traces.collector)
             observed.on_report.append(spans.report)

@@ -3,6 +3,7 @@ of both."""
 
 import time
 from bisect import bisect_left
+from collections import Counter as Counted
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -42,10 +43,8 @@ class Slot:
     """A few seconds of one pipeline's requests."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
-    # By what was asked, by a server that is busy, and by its own fault.
-    refused: int = 0
-    busy: int = 0
-    failed: int = 0
+    # By outcome.
+    unanswered: Counted[str] = field(default_factory=Counted)
     slowest_s: float = 0.0
 
 
@@ -124,7 +123,7 @@ def _add_up(slots: Iterable[Slot]) -> tuple[list[int], dict[str, Any]]:
     """Their answers, and what had none."""
     each = [Slot(), *slots]
     counts = list(map(sum, zip(*(slot.counts for slot in each), strict=True)))
-    return counts, {what: sum(getattr(slot, what) for slot in each) for what in NO_ANSWER}
+    return counts, {what: sum(slot.unanswered[what] for slot in each) for what in NO_ANSWER}
 
 
 def find_percentiles(counts: Sequence[int]) -> dict[str, float | None]:
@@ -232,7 +231,7 @@ class Observed:
             slot.counts[bisect_left(SECONDS, seconds)] += 1
             slot.slowest_s = max(slot.slowest_s, seconds)
         else:
-            setattr(slot, outcome, getattr(slot, outcome) + 1)
+            slot.unanswered[outcome] += 1
             why = WHY.get(status, "other")
             self.errors.append(
                 {"at": time.time(), "pipeline": series[0], "status": status, "why": why}

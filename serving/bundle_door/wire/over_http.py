@@ -28,26 +28,21 @@ def translate_question(message: bytes) -> tuple[str, bytes, Sequence[bytes]] | N
         "parameters": {**plain_parameters(asked.parameters), "binary_data_output": True},
         "inputs": [
             {
-                "name": each.name,
+                **_tell(each, binary_data_size=len(tensor)),
                 "datatype": each.datatype,
                 "shape": list(each.shape),
-                "parameters": {
-                    **plain_parameters(each.parameters),
-                    "binary_data_size": len(tensor),
-                },
             }
             for each, tensor in zip(asked.inputs, tensors, strict=True)
         ],
-        "outputs": [
-            {
-                "name": each.name,
-                "parameters": {**plain_parameters(each.parameters), "binary_data": True},
-            }
-            for each in asked.outputs
-        ],
+        "outputs": [_tell(each, binary_data=True) for each in asked.outputs],
     }
     path = f"/v2/models/{quote(asked.model_name, safe='')}{version}/infer"
     return path, msgspec.json.encode(told), tensors
+
+
+def _tell(tensor: Any, **more: Any) -> dict[str, Any]:
+    parameters = {**plain_parameters(tensor.parameters), **more}
+    return {"name": tensor.name, "parameters": parameters}
 
 
 def translate_answer(answer: Answer) -> Answer:

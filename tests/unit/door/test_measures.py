@@ -88,8 +88,8 @@ def test_the_last_minutes() -> None:
     series = ("p", "1", "http")
     for _ in range(10):
         recent.slot(series).counts[10] += 1
-    recent.slot(series).refused += 2
-    recent.slot(series).failed += 1
+    recent.slot(series).unanswered["refused"] += 2
+    recent.slot(series).unanswered["failed"] += 1
     now[0] += 1
     (summary,) = recent.as_json()
     assert (summary["asked"], summary["failed"], summary["refused"]) == (11, 1, 2), "without a wait"
@@ -107,14 +107,14 @@ def test_what_a_busy_server_refuses_is_not_its_failure() -> None:
     for status in (400, 429, 503, 500, 504):
         observed.request(("p", "1", "http"), status, 0.1)
     slot = observed.recent.slot(("p", "1", "http"))
-    assert (slot.refused, slot.busy, slot.failed) == (1, 2, 2)
+    assert slot.unanswered == {"refused": 1, "busy": 2, "failed": 2}
 
 
 def test_percentiles_over_time_rest_on_enough_answers() -> None:
     now = [1_000_000.0]
     recent = Recent(lambda: now[0])
-    recent.slot(("q", "1", "http")).refused += 1
-    recent.slot(("q", "1", "http")).failed += 2
+    recent.slot(("q", "1", "http")).unanswered["refused"] += 1
+    recent.slot(("q", "1", "http")).unanswered["failed"] += 2
     now[0] += SLOT_S
     told = recent.over_time()
     assert {len(values) for values in told.values()} == {SLOTS - 1}
