@@ -9,7 +9,7 @@ in every answer) and manifest.json.
 from pathlib import Path
 from typing import Any
 
-from scripts.artefacts.exporting import export_unless_it_fits, start
+from scripts.artefacts.exporting import start, unless_it_fits
 from scripts.artefacts.manifest import Manifest, Torchvision
 from scripts.artefacts.progress import step, tell
 from scripts.base import files
@@ -26,7 +26,7 @@ WAYS_OUT = (
 
 
 def main(out: Path, weights: str = "default") -> None:
-    export_unless_it_fits(Torchvision(ARCH, weights), out, export)
+    unless_it_fits(export)(Torchvision(ARCH, weights), out)
 
 
 def export(wanted: Torchvision, out: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from bundle_serving.agreement import Bound
 from kinds.detection.serving.agreement_of_boxes import DETECTION
-from scripts.artefacts.exporting import run
+from scripts.artefacts.exporting import start, unless_it_fits
 from scripts.artefacts.manifest import EXPECTED, NOTHING, OfTorchvision
 from scripts.artefacts.progress import step
 from scripts.base import files
@@ -57,4 +57,4 @@ def export(spec: Detector, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    run(Detector, export, BOUNDS)
+    start(unless_it_fits(export), precision=BOUNDS)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bundle_serving.agreement import Bound
-from scripts.artefacts.exporting import run
+from scripts.artefacts.exporting import start, unless_it_fits
 from scripts.artefacts.manifest import MAKERS, NOTHING, of_file, read_pins, write_manifest
 from scripts.artefacts.progress import step
 from scripts.base import files
@@ -157,4 +157,4 @@ def _to_onnx(module: Any, precision: str, side: int, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    run(Checkpoint, export, BOUNDS)
+    start(unless_it_fits(export), precision=BOUNDS)

@@ -17,7 +17,7 @@ import numpy as np
 from bundle_serving.agreement import Bound
 from bundle_serving.protocol import golden
 from kinds.segmentation.serving.agreement_of_masks import SEGMENTATION, of_masks
-from scripts.artefacts.exporting import run
+from scripts.artefacts.exporting import start, unless_it_fits
 from scripts.artefacts.manifest import EXPECTED, OfTorchvision
 from scripts.artefacts.progress import step
 from scripts.base import files
@@ -72,4 +72,4 @@ def export(spec: Segmenter, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    run(Segmenter, export, BOUNDS)
+    start(unless_it_fits(export), precision=BOUNDS)

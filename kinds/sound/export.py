@@ -17,7 +17,7 @@ from bundle_serving.agreement import Agreement, Bound
 from bundle_serving.protocol import golden
 from kinds.sound.serving.sounds import Hearing, to_windows
 from kinds.sound.source import Listener
-from scripts.artefacts.exporting import run
+from scripts.artefacts.exporting import start, unless_it_fits
 from scripts.artefacts.manifest import tell_repeated, write_manifest
 from scripts.artefacts.progress import step
 from scripts.base import files
@@ -74,4 +74,4 @@ def _compare_onnx(module: Any, how: Hearing, out: Path) -> Agreement:
 
 
 if __name__ == "__main__":
-    run(Listener, export, BOUNDS)
+    start(unless_it_fits(export), precision=BOUNDS)

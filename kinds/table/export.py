@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bundle_serving.agreement import TABLE, Agreement, Bound, compare
-from scripts.artefacts.exporting import run
+from scripts.artefacts.exporting import start, unless_it_fits
 from scripts.artefacts.manifest import (
     NOTHING,
     lines_of,
@@ -150,4 +150,4 @@ def labels_for(given: list[str], classes: Any, spec: Table) -> list[str]:
 
 
 if __name__ == "__main__":
-    run(Table, export)
+    start(unless_it_fits(export))

@@ -17,7 +17,7 @@ from typing import Any
 
 from bundle_serving.agreement import Agreement, Bound, compare
 from kinds.text import sentences
-from scripts.artefacts.exporting import run
+from scripts.artefacts.exporting import start, unless_it_fits
 from scripts.artefacts.manifest import NOTHING, read_pins, write_manifest
 from scripts.artefacts.progress import step, tell
 from scripts.base import files
@@ -158,4 +158,4 @@ def _require_unmoved(filled: Agreement) -> None:
 
 
 if __name__ == "__main__":
-    run(Classifier, export, BOUNDS)
+    start(unless_it_fits(export), precision=BOUNDS)

@@ -1,17 +1,21 @@
-"""What a step is given: the arguments of a function, or the fields of a specification, which is a
-dataclass."""
+"""What a step is given: the arguments of a function. Where one is a specification, which is a
+dataclass, it is given its fields."""
 
 import argparse
 import inspect
 import json
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import is_dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from scripts.artefacts.manifest import ExportSpec, why_export
 from scripts.base.errors import run_guarded
 
+EMPTY = inspect.Parameter.empty
+is_specification: Callable[[Any], bool] = is_dataclass
 T = TypeVar("T")
 Spec = TypeVar("Spec", bound=ExportSpec)
 
@@ -42,76 +46,77 @@ def as_words(given: Any) -> list[str | Path]:
 
 def start(main: Callable[..., int | None], **choices: Collection[str]) -> NoReturn:
     """As a program that is told by `as_words`; an argument may have choices."""
-    sys.exit(run_guarded(lambda: main(**_as_given(make_parser(main, choices).parse_args()))))
+    sys.exit(run_guarded(lambda: call(main, None, **choices)))
 
 
-def read(kind: Callable[..., T], argv: list[str] | None = None, **choices: Collection[str]) -> T:
-    return kind(**_as_given(make_parser(kind, choices).parse_args(argv)))
-
-
-def read_part(kind: Callable[..., T], argv: list[str] | None) -> tuple[T, list[str]]:
-    """And what is for others."""
-    found, rest = make_parser(kind, {}).parse_known_args(argv)
-    return kind(**_as_given(found)), rest
-
-
-def run(
-    kind: type[Spec], export: Callable[[Spec, Path], None], precisions: Collection[str] = ()
-) -> NoReturn:
-    """The program of a step that exports what a specification says."""
-    sys.exit(run_guarded(lambda: export_as_told(kind, export, None, precisions)))
-
-
-def export_as_told(
-    kind: type[Spec],
-    export: Callable[[Spec, Path], None],
-    argv: list[str] | None,
-    precisions: Collection[str] = (),
-) -> None:
-    parser = make_parser(kind, {"precision": precisions} if precisions else {})
-    parser.add_argument("--out", type=Path, required=True)
-    options = _as_given(parser.parse_args(argv))
-    out = options.pop("out")
-    export_unless_it_fits(kind(**options), out, export)
-
-
-def export_unless_it_fits(spec: Spec, out: Path, export: Callable[[Spec, Path], None]) -> None:
-    if why_export(out, spec) is None:
-        print(f"{out} fits: nothing to export")
-    else:
-        export(spec, out)
-
-
-def make_parser(
-    what: Callable[..., Any], choices: Mapping[str, Collection[str]]
-) -> argparse.ArgumentParser:
-    about = (sys.modules[what.__module__].__doc__ or "").split("\n\n")[0]
-    parser = argparse.ArgumentParser(description=about, allow_abbrev=False)
-    hints = get_type_hints(what)
-    for name, parameter in inspect.signature(what).parameters.items():
-        option, hint = f"--{name.replace('_', '-')}", hints[name]
+def call(main: Callable[..., T], words: list[str] | None = None, **choices: Collection[str]) -> T:
+    """As the command line, or these words, tell."""
+    about = (sys.modules[main.__module__].__doc__ or "").split("\n\n")[0]
+    parser = argparse.ArgumentParser(
+        description=about, allow_abbrev=False, argument_default=argparse.SUPPRESS
+    )
+    for name, (hint, is_required) in _list_options(main, is_needed=True).items():
+        option, several = f"--{name.replace('_', '-')}", get_args(hint)[:1] == (Path,)
         if hint is bool:
             parser.add_argument(option, action="store_true")
             continue
-        kinds = [each for each in get_args(hint) if each is not type(None)]
-        is_optional = type(None) in get_args(hint)
-        if is_optional:
-            (hint,) = kinds
-        several = get_args(hint)[:1] == (Path,)
         parser.add_argument(
             option,
             type=Path if several else _reader(hint),
             nargs="*" if several else None,
-            required=not is_optional and parameter.default is parameter.empty,
-            default=None if parameter.default is parameter.empty else parameter.default,
+            required=is_required,
             choices=choices.get(name),
         )
-    return parser
+    return _call_with(main, vars(parser.parse_args(words)))
 
 
-def _as_given(found: argparse.Namespace) -> dict[str, Any]:
-    items = vars(found).items()
-    return {name: tuple(each) if isinstance(each, list) else each for name, each in items}
+def unless_it_fits(export: Callable[[Spec, Path], None]) -> Callable[..., None]:
+    """The program of a step that exports what a specification says."""
+
+    @wraps(export)
+    def export_or_leave(*given: Any, **named: Any) -> None:
+        spec, out = inspect.signature(export).bind(*given, **named).args
+        if why_export(out, spec) is None:
+            print(f"{out} fits: nothing to export")
+        else:
+            export(spec, out)
+
+    return export_or_leave
+
+
+def _list_options(what: Callable[..., Any], is_needed: bool) -> dict[str, tuple[Any, bool]]:
+    """By name: the type, and whether it must be given. Two specifications may have a field of the
+    same name."""
+    found: dict[str, tuple[Any, bool]] = {}
+    for name, hint, default in _list_arguments(what):
+        option = hint, is_needed and default is EMPTY
+        more = _list_options(*option) if is_specification(hint) else {name: option}
+        found |= {each: more[each] for each in more if each not in found}
+    return found
+
+
+def _call_with(what: Callable[..., T], given: Mapping[str, Any]) -> T:
+    """A specification that need not be there is if all that it needs is given."""
+    found = {}
+    for name, hint, default in _list_arguments(what):
+        if is_specification(hint):
+            needed = {name for name, _, least in _list_arguments(hint) if least is EMPTY}
+            found[name] = _call_with(hint, given) if needed <= given.keys() else default
+        else:
+            value = given.get(name, default)
+            found[name] = tuple(value) if isinstance(value, list) else value
+    return what(**found)
+
+
+def _list_arguments(what: Callable[..., Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Name, type, and what it is if it is not given."""
+    hints = get_type_hints(what)
+    for name, parameter in inspect.signature(what).parameters.items():
+        hint, default = hints[name], False if hints[name] is bool else parameter.default
+        if type(None) in get_args(hint):
+            (hint,) = (each for each in get_args(hint) if each is not type(None))
+            default = None if default is EMPTY else default
+        yield name, hint, default
 
 
 def _reader(hint: Any) -> Callable[[str], Any]:

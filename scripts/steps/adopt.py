@@ -12,7 +12,7 @@ from typing import Any
 
 from bundle_serving.agreement import Bound, compare
 from bundle_serving.networks import is_ir
-from scripts.artefacts.exporting import run
+from scripts.artefacts.exporting import start, unless_it_fits
 from scripts.artefacts.manifest import EXPECTED, Foreign, count_of, lines_of
 from scripts.artefacts.progress import step, tell
 from scripts.base import files
@@ -106,4 +106,4 @@ def labels_for(labels: list[str], classes: int, source: Path | None, network: st
 
 
 if __name__ == "__main__":
-    run(Foreign, adopt)
+    start(unless_it_fits(adopt))

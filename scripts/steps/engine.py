@@ -103,17 +103,9 @@ def main(
     out: Path,
     precision: str = "auto",
     samples: Path | None = None,
-    labelled: Path | None = None,
-    items: Path | None = None,
-    float32: Path | None = None,
-    most_drop: float = 0,
-    ordered: Path | None = None,
+    labels: Labels | None = None,
 ) -> None:
-    """`onnx`: the directory that export or quantise wrote; `samples`: photos for the check; the
-    rest: labelled pictures."""
-    labels = None
-    if labelled and items and float32:
-        labels = Labels(labelled, items, float32, most_drop, ordered)
+    """`onnx`: the directory that export or quantise wrote; `samples`: photos for the check."""
     if fits(onnx, precision, out, samples, labels):
         tell(f"{out} fits: nothing to check")
         return

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bundle_serving.agreement import Bound
-from scripts.artefacts.exporting import run
+from scripts.artefacts.exporting import start, unless_it_fits
 from scripts.artefacts.manifest import Torchvision
 from scripts.artefacts.progress import step
 from scripts.base import files
@@ -48,4 +48,4 @@ def to_onnx(model: Any, crop: int, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    run(Torchvision, export, BOUNDS)
+    start(unless_it_fits(export), precision=BOUNDS)

@@ -32,11 +32,11 @@ from bundle_serving.process import leftovers, sockets
 from bundle_serving.process.server_log import first_error
 from bundle_serving.protocol import golden
 from bundle_serving.protocol.over_socket import AtSocket
-from scripts.artefacts.exporting import read
+from scripts.artefacts.exporting import start
 from scripts.artefacts.manifest import Manifest
 from scripts.artefacts.progress import tell
 from scripts.base import files
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import UserError
 from scripts.steps import engine
 
 # The largest difference from PyTorch's probabilities in float32, by the network's arithmetic:
@@ -72,8 +72,7 @@ class Candidate:
     limit: float = 120  # seconds within which it must answer
 
 
-def main() -> None:
-    candidate = read(Candidate, precision=BOUNDS)
+def prove(candidate: Candidate) -> None:
     if not candidate.repository.exists():
         tell("there is no candidate to check")
         return
@@ -220,4 +219,4 @@ def _ask(connection: http.client.HTTPConnection, model: str, question: Question)
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    start(prove, precision=BOUNDS)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bundle_serving.agreement import Agreement, Bound, compare
-from scripts.artefacts.exporting import run
+from scripts.artefacts.exporting import start, unless_it_fits
 from scripts.artefacts.manifest import NOTHING, Manifest, read_pins
 from scripts.artefacts.progress import step, tell
 from scripts.base import files
@@ -182,4 +182,4 @@ def by_harm(quantiser: Quantiser, asked: Asked, target: Path) -> list[list[str]]
 
 
 if __name__ == "__main__":
-    run(Quantised, quantise)
+    start(unless_it_fits(quantise))

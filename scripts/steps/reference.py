@@ -9,15 +9,13 @@ likeliest class, or -1 where it cannot be read.
 """
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.artefacts.exporting import read, read_part
+from scripts.artefacts.exporting import start
 from scripts.artefacts.manifest import Foreign, Manifest, lines_of
 from scripts.artefacts.progress import step
-from scripts.base.errors import run_guarded
 
 OUT = "original.npz"
 EXPORTED = "the exported network in ONNX Runtime"
@@ -35,12 +33,10 @@ class Question:
     packages: str = ""  # the folder with those that it imports
 
 
-def main(argv: list[str] | None = None) -> None:
-    question, rest = read_part(Question, argv)
-    if rest:
-        foreign = read(Foreign, rest)  # as scripts.steps.adopt takes it
-        if ask := _of_foreign(foreign):
-            return ask_each(question, foreign.network.name, ask)
+def ask_original(question: Question, foreign: Foreign | None = None) -> None:
+    """`foreign`: as scripts.steps.adopt takes it."""
+    if foreign and (ask := _of_foreign(foreign)):
+        return ask_each(question, foreign.network.name, ask)
     exported = of_exported(question.onnx, question.post, question.packages)
     return ask_each(question, EXPORTED, exported)
 
@@ -97,4 +93,4 @@ def of_exported(onnx: Path, post: Path | None = None, packages: str = "") -> Ask
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    start(ask_original)

@@ -7,26 +7,25 @@ preprocessing: as whoever trained it would.
 Out: as from scripts.steps.reference.
 """
 
-import sys
 from pathlib import Path
 
 import torch
 from PIL import Image
 
 from bundle_serving.own_steps import prepare
-from scripts.artefacts.exporting import read, read_part
+from scripts.artefacts.exporting import start
 from scripts.artefacts.manifest import Torchvision
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import UserError
 from scripts.intake import plain
 from scripts.steps import networks
 from scripts.steps.reference import EXPORTED, Ask, Question, ask_each, of_exported
 from scripts.steps.vision import torchvision
 
 
-def main(argv: list[str] | None = None) -> None:
-    question, rest = read_part(Question, argv)
+def ask_original(question: Question, wanted: Torchvision) -> None:
+    """`wanted`: as scripts.steps.export takes it."""
     try:
-        network = networks.build(read(Torchvision, rest))  # as scripts.steps.export takes it
+        network = networks.build(wanted)
     except UserError:  # its weights cannot be had again
         return ask_each(question, EXPORTED, of_exported(question.onnx))
     return ask_each(question, "PyTorch", make_asker(network))
@@ -54,4 +53,4 @@ def make_asker(network: networks.Network) -> Ask:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    start(ask_original)

@@ -9,7 +9,6 @@ Items: a list of names in that folder, each with the number of its class.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scripts.artefacts import exporting
+from scripts.artefacts.exporting import start
 from scripts.artefacts.progress import step, tell
 from scripts.artefacts.shapes import sides
-from scripts.base.errors import UserError, run_guarded
+from scripts.base.errors import UserError
 from scripts.evaluation.paired import Paired
 from scripts.evaluation.scores import LEAST_RIGHT, Answers, find_order
 from scripts.evaluation.share import Share
@@ -98,8 +97,7 @@ class Wanted:
     any_size: bool = False  # nobody has said it
 
 
-def main(argv: list[str] | None = None) -> None:
-    wanted = exporting.read(Wanted, argv)
+def try_all(wanted: Wanted) -> None:
     items = json.loads(wanted.items.read_text())
     tell(f"- trying how {wanted.network.name} wants pictures, on {len(items)}:")
     found = search(wanted, [(wanted.labelled / name, truth) for name, truth in items])
@@ -242,4 +240,4 @@ def _find_better(before: Tried, found: Sequence[Tried]) -> Tried:
 
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(main))
+    start(try_all)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bundle_serving.scores import softmax
-from scripts.artefacts.exporting import export_as_told
+from scripts.artefacts.exporting import call, unless_it_fits
 from scripts.artefacts.manifest import Foreign, Manifest, why_export
 from scripts.base.errors import UserError
 from scripts.steps import adopt
@@ -56,7 +56,7 @@ NORMALISED = LEVELS | {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.22
 def adopted(network: Path, out: Path, *words: str, **how: Any) -> None:
     pictures = json.dumps(HOW | NORMALISED | how)
     arguments = ["--network", str(network), "--pictures", pictures, "--out", str(out)]
-    export_as_told(Foreign, adopt.adopt, [*arguments, *words])
+    call(unless_it_fits(adopt.adopt), [*arguments, *words])
 
 
 def test_a_foreign_network_keeps_its_answers(foreign: Path, tmp_path: Path) -> None:

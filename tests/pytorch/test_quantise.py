@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bundle_serving import openvino_engine
-from scripts.artefacts.exporting import export_unless_it_fits
+from scripts.artefacts.exporting import unless_it_fits
 from scripts.artefacts.manifest import why_export
 from scripts.base.errors import UserError
 from scripts.steps import engine, quantise
@@ -30,10 +30,10 @@ def test_a_quantised_network_keeps_its_labels(
 ) -> None:
     onnx, out = exported / "versions/1/onnx", tmp_path / "int8"
     wanted = Quantised(onnx, photos, 99)
-    export_unless_it_fits(wanted, out, quantise.quantise)
+    unless_it_fits(quantise.quantise)(wanted, out)
     assert "only 6 pictures, used in 48 views" in capsys.readouterr().out
     assert (out / "model.onnx").stat().st_size < 0.4 * (onnx / "model.onnx").stat().st_size
-    export_unless_it_fits(wanted, out, quantise.quantise)
+    unless_it_fits(quantise.quantise)(wanted, out)
     assert "fits: nothing to export" in capsys.readouterr().out
     assert why_export(out, replace(wanted, calibration=None), as_before=True) is None
     (photos / "more.jpg").write_bytes(picture())

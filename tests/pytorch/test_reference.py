@@ -10,8 +10,8 @@ import torch
 from PIL import Image
 
 from scripts.artefacts.drawn.drawings import many
-from scripts.artefacts.exporting import export_as_told
-from scripts.artefacts.manifest import Foreign, Torchvision
+from scripts.artefacts.exporting import call, unless_it_fits
+from scripts.artefacts.manifest import Torchvision
 from scripts.steps import adopt, export, networks, reference, reference_torch
 from scripts.steps.vision import torchvision
 from tests.project import picture
@@ -40,7 +40,7 @@ def ask(labelled: Path, onnx: Path, *words: str) -> tuple[str, list[int]]:
     items.write_text(json.dumps(names))
     where = ["--onnx", str(onnx), "--labelled", str(labelled), "--items", str(items)]
     step = reference_torch if "--arch" in words else reference
-    step.main([*words, *where, "--out", str(labelled.parent)])
+    call(step.ask_original, [*words, *where, "--out", str(labelled.parent)])
     with np.load(labelled.parent / reference.OUT) as found:
         first = found["first"].tolist()
         assert first[names.index("broken.jpg")] == -1
@@ -99,7 +99,7 @@ def test_somebodys_own_file_in_onnx_runtime(
     (folder / "broken.jpg").write_bytes(b"no picture")
     words = ["--network", str(foreign), "--pictures", how]
     out = ["--out", str(tmp_path / "onnx")]
-    export_as_told(Foreign, adopt.adopt, [*words, *out])
+    call(unless_it_fits(adopt.adopt), [*words, *out])
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)  # Pillow's limit, as it is in a step
     what, first = ask(folder, tmp_path / "onnx", *words)
     assert what == foreign.name and len(first) == 8

@@ -13,6 +13,7 @@ from PIL import Image
 from scripts.artefacts.drawn import network
 from scripts.artefacts.drawn.drawings import SIDE, drawing
 from scripts.artefacts.drawn.things import NAMES
+from scripts.artefacts.exporting import call
 from scripts.artefacts.manifest import Torchvision
 from scripts.steps import networks, try_pictures
 
@@ -174,7 +175,7 @@ def search(
     words = ["--network", str(folder / "net.onnx"), "--pictures", json.dumps(how)]
     words += ["--classes", str(len(NAMES)), *(["--any-size"] if any_size else [])]
     words += ["--labelled", str(folder), "--items", str(folder / "items.json")]
-    try_pictures.main([*words, "--out", str(folder / "tried.json")])
+    call(try_pictures.try_all, [*words, "--out", str(folder / "tried.json")])
     found: dict[str, Any] = json.loads((folder / "tried.json").read_text())
     assert found["of"] == COUNT
     return found

@@ -20,7 +20,7 @@ from kinds.detection.serving.agreement_of_boxes import (
     INDEPENDENT_DETECTION,
     compare_answers,
 )
-from scripts.artefacts.exporting import run
+from scripts.artefacts.exporting import start, unless_it_fits
 from scripts.artefacts.manifest import EXPECTED, MAKERS, NOTHING, of_samples, read_pins
 from scripts.artefacts.progress import step
 from scripts.base import files
@@ -130,4 +130,4 @@ def _require_read(whole: Whole, spec: Detr, asked: Shown, rows: Any) -> None:
 
 
 if __name__ == "__main__":
-    run(Detr, export)
+    start(unless_it_fits(export))

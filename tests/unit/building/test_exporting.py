@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scripts.artefacts import samples
-from scripts.artefacts.exporting import as_words, export_as_told, read, read_part
+from scripts.artefacts.exporting import as_words, call, unless_it_fits
 from scripts.artefacts.manifest import NOTHING, of_samples
 from scripts.intake import metadata
 from scripts.steps import quantise
@@ -31,15 +31,22 @@ class Spec:
         return {"weights": self.weights}
 
 
+FOUND: list[tuple[Spec, Path]] = []
+
+
+def note(spec: Spec, out: Path) -> None:
+    FOUND.append((spec, out))
+
+
 SHORT = Spec("random", {}, ("cat",), 1, 0.5)
 LONG = Spec("/a b.pth", {"side": 2}, ("a", "b c"), 2, 0.1, "fp16", Path("/l.txt"), True)
 
 
 @pytest.mark.parametrize("spec", [SHORT, LONG])
 def test_what_is_said_is_understood(spec: Spec, tmp_path: Path) -> None:
-    said, found = [*map(str, as_words(spec)), "--out", str(tmp_path / "onnx")], []
-    export_as_told(Spec, lambda *each: found.append(each), said, ("fp32", "fp16"))
-    assert found == [(spec, tmp_path / "onnx")]
+    said = [*map(str, as_words(spec)), "--out", str(tmp_path / "onnx")]
+    call(unless_it_fits(note), said, precision=("fp32", "fp16"))
+    assert FOUND.pop() == (spec, tmp_path / "onnx")
 
 
 def test_files_are_told_from_words() -> None:
@@ -64,18 +71,32 @@ def test_a_function_is_asked_as_it_would_be_called() -> None:
              "data": (Path("/d 1"), Path("/d 2")), "any_size": True, "output": "-x"}  # fmt: skip
     words = as_words(given)
     assert [each for each in words if isinstance(each, Path)] == [given["network"], *given["data"]]
-    assert read(ask, [*map(str, words)]) == given
+    assert call(ask, [*map(str, words)]) == given
     little = as_words(given | {"load": (), "data": (), "size": None, "any_size": False})
-    found, rest = read_part(ask, [*map(str, little), "--more", "words"])
-    assert found == ask(Path("/n.onnx"), limit=0.5, output="-x")
-    assert rest == ["--more", "words"]
+    assert call(ask, [*map(str, little)]) == ask(Path("/n.onnx"), limit=0.5, output="-x")
+
+
+@dataclass(frozen=True)
+class Other:
+    classes: int  # as Spec's
+    side: int
+
+
+def ask_both(spec: Spec, other: Other | None = None) -> tuple[Spec, Other | None]:
+    return spec, other
+
+
+def test_two_are_told_together() -> None:
+    words = [*map(str, as_words(SHORT))]
+    assert call(ask_both, words) == (SHORT, None)
+    assert call(ask_both, [*words, "--side", "3"]) == (SHORT, Other(SHORT.classes, 3))
 
 
 @pytest.mark.parametrize("words", [("--precision", "int4"), ("--classes", "two")])
 def test_what_is_none_of_it_is_refused(words: tuple[str, str], tmp_path: Path) -> None:
     said = [*map(str, as_words(SHORT)), *words, "--out", str(tmp_path)]
     with pytest.raises(SystemExit):
-        export_as_told(Spec, lambda *_: None, said, ("fp32", "fp16"))
+        call(note, said, precision=("fp32", "fp16"))
 
 
 def test_folders_of_photos_as_people_have_them(

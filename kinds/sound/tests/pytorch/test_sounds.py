@@ -14,7 +14,7 @@ from kinds.sound.drawings import NAMES
 from kinds.sound.serving.sounds import LOG_MEL, log_mel, to_windows
 from kinds.sound.source import DRAWN, Listener
 from kinds.sound.tests.by_pytorch import listener_of, log_mel_by_pytorch, sounds_recipe
-from scripts.artefacts.exporting import as_words, export_as_told
+from scripts.artefacts.exporting import as_words, call, unless_it_fits
 from scripts.artefacts.manifest import Manifest, why_export
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
@@ -49,7 +49,7 @@ def test_it_knows_sounds_that_it_has_not_heard_and_how_sure_it_may_be(listener: 
 def test_a_half_precise_network_is_near_enough_for_a_gpu(listener: Path, tmp_path: Path) -> None:
     spec = listener_of(str(listener), precision="fp16")
     words = [*map(str, as_words(spec)), "--out", str(tmp_path / "made")]
-    export_as_told(Listener, export.export, words)
+    call(unless_it_fits(export.export), words)
     made = Manifest.load(tmp_path / "made" / "manifest.json")
     assert made and made.check["max_difference"] < 0.01 and not made.untrained
     assert why_export(tmp_path / "made", spec) is None

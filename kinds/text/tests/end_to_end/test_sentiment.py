@@ -13,8 +13,7 @@ import pytest
 from bundle_client import Client, TextRefused
 from bundle_client.server import Protocol
 from kinds.text import export, sentences
-from kinds.text.export import Classifier
-from scripts.artefacts.exporting import export_as_told
+from scripts.artefacts.exporting import call, unless_it_fits
 from scripts.base.errors import NoWeights, UserError
 from tests.project import Project
 
@@ -126,16 +125,14 @@ def test_a_classifier_of_a_hub_goes_the_same_way(tmp_path: Path) -> None:
     out = tmp_path / "made"
     for precision in ("fp32", "fp16"):
         words = ["--source", str(folder), *GIVEN, "--precision", precision, "--out", str(out)]
-        export_as_told(Classifier, export.export, words)
+        call(unless_it_fits(export.export), words)
         manifest = json.loads((out / "manifest.json").read_text())
         assert manifest["check"]["max_difference"] <= 0.01
         assert manifest["onnx"]["labels"] == ["negative", "positive"]
     assert not has_float32_compute(out / "model.onnx")
     other = tiny_hub_classifier(tmp_path / "other", ENCODER, ["BAD", "GOOD"])
     with pytest.raises(UserError, match="labels are bad, good, and the recipe's negative"):
-        export_as_told(
-            Classifier, export.export, ["--source", str(other), *GIVEN, "--out", str(out)]
-        )
+        call(unless_it_fits(export.export), ["--source", str(other), *GIVEN, "--out", str(out)])
 
 
 def has_float32_compute(path: Path) -> bool:
@@ -167,7 +164,7 @@ def test_a_hub_that_is_not_reached_is_named_with_the_way_out(
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(NoWeights, match="is not available") as refused:
         words = ["--source", "nobody/nothing", *GIVEN, "--out", str(tmp_path / "made")]
-        export_as_told(Classifier, export.export, words)
+        call(unless_it_fits(export.export), words)
     assert "SENTIMENT=minilm" in refused.value.remedy
 
 
