@@ -168,8 +168,11 @@ def test_the_search_for_settings_runs_whole(gpu: Project) -> None:
     assert "current settings: fp16, copies of the network per GPU: 2, preprocessing 2 x 1" in output
     assert re.search(r"GPU: 1, .*: \S+ answers per second at p95 .* than the best so far", output)
     for copies in (3, 4):
-        (line,) = re.findall(rf"GPU: {copies}, .* is passed over: (.*)", output)
-        assert "unable to create TensorRT context: " in line and "out of memory" in line
+        # Again once another preprocessing was found better.
+        lines = re.findall(rf"GPU: {copies}, .* is passed over: (.*)", output)
+        assert lines
+        for line in lines:
+            assert "unable to create TensorRT context: " in line and "out of memory" in line
     if "make up" in output:
         assert written.startswith("# mine\n# make tune: 20")
         assert re.search(
