@@ -38,7 +38,7 @@ SOME, FEW = 16, 4
 MOST_ROWS = 256
 # All at once would be a flood, which is a trial of its own.
 BETWEEN_HANG_UPS_S = 0.005
-NOBODY = "nobody"
+NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups")
 LARGE = pictures.of_a_megabyte()
 
 Progress = Callable[[str], None]
@@ -402,10 +402,9 @@ def _no_files(subject: Subject, progress: Progress) -> str:
 def _limit_files(process: psutil.Process, *words: str) -> str:
     """As its own user: in a container that is another one, whose limits even root may not set."""
     user, group = process.uids().real, process.gids().real
-    command = ["prlimit", f"--pid={process.pid}", *words]
-    return subprocess.run(
-        command, user=user, group=group, capture_output=True, text=True, check=True
-    ).stdout
+    itself = ["setpriv", f"--reuid={user}", f"--regid={group}", "--keep-groups"]
+    command = [*itself, "prlimit", f"--pid={process.pid}", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def _without_sockets(disk: Path, subject: Subject, progress: Progress) -> str:
@@ -423,9 +422,7 @@ def _locks(subject: Subject, progress: Progress) -> str:
     files = lock.OF_CHANGES, lock.hands_off_file()
     for file in files:
         progress(file.name)
-        locks = subprocess.run(
-            ["flock", "--nonblock", str(file), "true"], user=NOBODY, capture_output=True
-        )
+        locks = subprocess.run([*NOBODY, "flock", "--nonblock", file, "true"], capture_output=True)
         if not locks.returncode:
             raise Harmed(f"another user can lock {file}")
     return f"{len(files)}, each refused"

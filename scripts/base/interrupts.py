@@ -98,7 +98,6 @@ def start_apart(
     command: Sequence[str | Path],
     log: IO[Any],
     environment: Mapping[str, str],
-    preexec_fn: Callable[[], object] | None = None,
 ) -> subprocess.Popen[bytes]:
     """A program that writes to this log, and that Ctrl-C in this terminal must not reach."""
     return subprocess.Popen(
@@ -109,7 +108,6 @@ def start_apart(
         stdout=log,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        preexec_fn=preexec_fn,
     )
 
 

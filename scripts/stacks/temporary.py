@@ -1,6 +1,5 @@
 """Servers for the duration of a `with` block, on free ports, that leave nothing behind."""
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from bundle_serving.health import reason_not_to_trust
+from bundle_serving.process import processes
 from bundle_serving.process.server_log import first_error
 from bundle_serving.process.start_server import STOP_S
 from scripts.base import interrupts
@@ -24,9 +24,6 @@ from scripts.recipes.layout import CPU
 from scripts.stacks import admin_key
 
 START_TIMEOUT_S = 120
-
-PR_SET_PDEATHSIG = 1  # from <sys/prctl.h>
-LIBC = ctypes.CDLL(None)
 
 # Not the mark of `make up`'s server, whose leftovers `make down` removes.
 SHM_PREFIX = f"triton_temporary_{os.getpid()}_"
@@ -44,8 +41,10 @@ def running(
     started."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as file:
-        # Ctrl-C reaches it through us, once.
-        server = interrupts.start_apart(command, file, environment or {}, _end_with_parent)
+        # Ctrl-C reaches it through us, once. Nor would it go on, where nobody knows of it, when
+        # this command is killed.
+        ends = processes.end_with_parent(signal.SIGTERM)
+        server = interrupts.start_apart((*ends, *command), file, environment or {})
     try:
         until_it_answers(
             name,
@@ -56,11 +55,6 @@ def running(
         yield server.pid
     finally:
         _end(server)
-
-
-def _end_with_parent() -> None:
-    """Else it would go on, where nobody knows of it, when this command is killed."""
-    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def until_it_answers(

