@@ -15,9 +15,9 @@ from bundle_client.errors import CONCERNS_ALL
 from bundle_client.sources import files_in, name_of
 from extensions.similar import service
 from extensions.similar.picture_index import MadeBy, PictureIndex, Stamp, is_gone, stamp
+from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.settings.pictures import is_same
 from scripts.stacks.state import State
 
 PATH = ROOT / "build" / "index" / "pictures.zip"
@@ -61,7 +61,7 @@ def best(index: PictureIndex, wanted: Embedding, count: int) -> list[tuple[float
     for likeness, path in index.alike(wanted.vector):
         if len(found) == count:
             break
-        if stamp(path) == index.stamp(path) and not is_same(path, wanted.source):
+        if stamp(path) == index.stamp(path) and not files.is_same(path, wanted.source):
             found.append((likeness, path))
     return found
 

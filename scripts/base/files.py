@@ -23,6 +23,14 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def is_same(path: str | Path, other: str | Path) -> bool:
+    """Whether both name one file. A URL names none, nor does what is gone."""
+    try:
+        return os.path.samefile(path, other)  # noqa: PTH121
+    except OSError:
+        return False
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Empty where there is no such file, or something else is in it."""
     try:

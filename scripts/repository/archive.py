@@ -12,7 +12,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,9 +116,8 @@ class Version:
     @property
     def record(self) -> dict[str, object]:
         """The content of version.json; the folder says which pipeline it belongs to."""
-        stored = [each.name for each in fields(self) if each.name != "pipeline"]
-        found = {name: getattr(self, name) for name in stored}
-        return {name: value for name, value in found.items() if value is not None}
+        stored = vars(self).items()
+        return {name: value for name, value in stored if name != "pipeline" and value is not None}
 
     @property
     def what(self) -> str:
@@ -225,7 +224,7 @@ def _mend(version: Version, draft: Path) -> None:
     """Restores files that were removed or damaged and have been rebuilt in the draft."""
     for path in draft.rglob("*"):
         kept = version.folder / path.relative_to(draft)
-        if path.is_file() and not (kept.exists() and kept.samefile(path)):
+        if path.is_file() and not files.is_same(path, kept):
             files.place(path, kept)
 
 
@@ -234,13 +233,10 @@ def hashes_of(models: Path, known: Version | None = None) -> dict[str, dict[str,
     hashes: dict[str, dict[str, str]] = {}
     for path in files_of(models):
         model, _, name = str(path.relative_to(models)).partition("/")
-        known_hash = known.hashes.get(model, {}).get(name) if known else None
-        if known and known_hash:
-            same = known.member(model) / name
-            if same.exists() and same.samefile(path):
-                hashes.setdefault(model, {})[name] = known_hash
-                continue
-        hashes.setdefault(model, {})[name] = files.sha256(path)
+        digest = known.hashes.get(model, {}).get(name) if known else None
+        if not (known and digest and files.is_same(path, known.member(model) / name)):
+            digest = files.sha256(path)
+        hashes.setdefault(model, {})[name] = digest
     return hashes
 
 

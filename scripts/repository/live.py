@@ -30,9 +30,8 @@ def place(version: Version, repository: Path) -> None:
             if target.exists() and files.sha256(target) == version.hashes[model].get(name):
                 continue
             put(source, target)
-            if (
-                target.suffix == ".py"
-            ):  # otherwise Python does it during the load, and Triton sees a change
+            # Otherwise Python does it during the load, and Triton sees a change.
+            if target.suffix == ".py":
                 py_compile.compile(str(target), doraise=False, quiet=2)
     files.let_all_read(repository)
 

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from scripts.base import console
+from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, live, place
@@ -116,7 +116,6 @@ class Shared:
         return f"{folder}/{name}" if folder else name
 
     def _is_here(self, number: str, content: bytes | None) -> bool:
-        record = archive.home(self._pipeline) / number / archive.RECORD
         try:
             there = json.loads(content or b"")
         except ValueError:
@@ -124,7 +123,5 @@ class Shared:
                 f"{self._name_there(number)}/{archive.RECORD} in the shared archive cannot be read",
                 "remove that version there, or put it there again from a backup",
             ) from None
-        try:
-            return bool(json.loads(record.read_bytes()) == there)
-        except (OSError, ValueError):  # not here, or damaged
-            return False
+        here = files.read_json(archive.home(self._pipeline) / number / archive.RECORD)
+        return bool(here) and here == there

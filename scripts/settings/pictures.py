@@ -1,7 +1,7 @@
 """The pictures that IMG= names, or the sounds that SOUND= names, however they are quoted."""
 
 # os.path returns False, or the text unchanged, where pathlib would raise.
-# ruff: noqa: PTH110, PTH111, PTH121, PTH207
+# ruff: noqa: PTH110, PTH111, PTH207
 
 from __future__ import annotations
 
@@ -43,14 +43,6 @@ def one(text: str, command: str) -> str:
     if len(found) != 1:
         raise UserError(f"IMG={text} names {len(found)} pictures", f"make {command} takes only one")
     return found[0]
-
-
-def is_same(path: str, picture: str) -> bool:
-    """Whether both name one file. A URL names none, nor does what is gone."""
-    try:
-        return os.path.samefile(path, picture)
-    except OSError:
-        return False
 
 
 def _may_be_there(name: str) -> bool:

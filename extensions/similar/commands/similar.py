@@ -16,7 +16,7 @@ from bundle_client.show import as_json, print_error
 from bundle_client.sources import files_in, name_of
 from extensions.similar import service
 from scripts import bootstrap
-from scripts.base import console, lock, tables
+from scripts.base import console, files, lock, tables
 from scripts.base.errors import UserError
 from scripts.base.paths import expand
 from scripts.server import ask
@@ -65,7 +65,7 @@ def _in_folder(picture: str, asked: Arguments) -> tuple[list[Found], list[Result
             f"IN={asked.in_} is not a folder",
             "give a folder of pictures: make similar IMG=photo.jpg IN=photos",
         )
-    others = [each for each in files_in(folder) if not pictures.is_same(name_of(each), picture)]
+    others = [each for each in files_in(folder) if not files.is_same(name_of(each), picture)]
     if not others:
         raise UserError(
             f"IN={asked.in_} contains no other pictures",
