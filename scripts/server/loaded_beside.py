@@ -29,6 +29,8 @@ LOAD_TIMEOUT_S = 120
 
 COMPLETED = ROOT / "build" / "run" / "completed.json"
 HEAD = "# Made from the model itself, since its folder has no config.pbtxt.\n"
+# Where earlier bundles kept the names, and no backup had them.
+EARLIER = ROOT / "build" / "run" / keeper_notes.BESIDE
 
 
 def load(server: State, pipeline: str, changed: bool) -> None:
@@ -114,8 +116,10 @@ def read_loaded() -> list[str]:
 def _read_noted() -> list[str] | None:
     """Without what has become the main pipeline since."""
     noted = keeper_notes.read_loaded_beside(archive.HERE)
+    if noted is None and (noted := keeper_notes.read_loaded_beside(EARLIER.parent)) is None:
+        return None
     main = pipelines.main().ensemble
-    return None if noted is None else [each for each in noted if each != main]
+    return [each for each in noted if each != main]
 
 
 def _remember(loaded: Iterable[str]) -> None:
@@ -123,6 +127,7 @@ def _remember(loaded: Iterable[str]) -> None:
     text = json.dumps(sorted(loaded)) + "\n"
     for folder in (archive.HERE, admin_key.PATH.parent):
         files.write(folder / keeper_notes.BESIDE, text)
+    EARLIER.unlink(missing_ok=True)
 
 
 def list_own() -> set[str]:

@@ -22,6 +22,7 @@ from scripts.base import console, files
 from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.paths import PYTHON, ROOT
 from scripts.base.text import printable
+from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks.compose import PROJECT, Compose, list_staying
 from scripts.stacks.engine import last_line, require_done
@@ -182,6 +183,13 @@ class Images:
         for image in self._compose.engine.images.list(filters={"label": f"{BUILT_BY}={ROOT}"}):
             for name in image.tags:
                 self.remove(name)
+
+    def find_of_folder_name(self) -> list[str]:
+        """Those from the time when the folder's name alone was the project's name."""
+        if self._compose.project == dotenv_file.folder_name():
+            return []
+        names = [f"{dotenv_file.folder_name()}-{each}{self._suffix}" for each in list_services()]
+        return [name for name in names if self._compose.engine.images.list(name)]
 
 
 def list_services() -> tuple[str, ...]:

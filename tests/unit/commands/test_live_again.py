@@ -27,6 +27,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(archive, "HERE", tmp_path / "versions")
     monkeypatch.setattr(live, "REPOSITORY", tmp_path / "live")
     monkeypatch.setattr(admin_key, "PATH", tmp_path / "key" / "admin.key")
+    monkeypatch.setattr(loaded_beside, "EARLIER", tmp_path / "run" / BESIDE)
     monkeypatch.setenv("OWN", str(tmp_path / "own"))
     for name in LIVE:
         history.add(pipelines.find_pipeline(name), history.SERVES, 1, "up")
@@ -55,10 +56,11 @@ def test_a_note_says_what_was_loaded_last(here: Path) -> None:
     assert remembered() == {OTHER.ensemble}
 
 
-def test_the_note_has_models_of_no_pipeline_too(here: Path) -> None:
-    files.write(here / "versions" / BESIDE, json.dumps([OTHER.ensemble, "mine"]))
+def test_the_note_of_an_earlier_bundle_is_taken_over(here: Path) -> None:
+    files.write(here / "run" / BESIDE, json.dumps([OTHER.ensemble, "mine"]))
     assert remembered() == {OTHER.ensemble}
     loaded_beside.remember(ONE.ensemble)
+    assert not (here / "run" / BESIDE).exists()
     expected = sorted([OTHER.ensemble, "mine", ONE.ensemble])
     # In backups, and for a keeper whose container is started again.
     assert keeper_notes.read_loaded_beside(here / "versions") == expected
