@@ -84,6 +84,11 @@ class Masks:
 
     def measure(self, answers: Sequence[Confusion | None], refused: Mapping[str, str]) -> Measured:
         every = np.stack([each for each in answers if each is not None])
+        if np.count_nonzero(every.sum(axis=(0, 2))) < min(2, len(self.classes)):
+            raise UserError(
+                f"but for {IGNORED}, which counts neither way, the masks have one number at most",
+                "give each pixel the number of its class, from 0",
+            )
 
         def count_right(times: NDArray[np.int64]) -> float:
             whole = np.tensordot(times, every, 1)

@@ -85,6 +85,13 @@ def test_a_mask_that_lies_on_its_side_is_refused(tmp_path: Path) -> None:
         ask(data, TRUTH)
 
 
+def test_masks_of_black_and_white_tell_nothing(tmp_path: Path) -> None:
+    """White is 255."""
+    data = Masks.read(write(tmp_path, np.where(TRUTH, np.uint8(255), TRUTH)), CLASSES)
+    with pytest.raises(UserError, match="the masks have one number at most"):
+        data.measure([ask(data, TRUTH)], {})
+
+
 @pytest.mark.parametrize("mask", [TRUTH // 2 + 5, np.stack([TRUTH] * 3, 2)])
 def test_other_masks_are_refused(tmp_path: Path, mask: Any) -> None:
     data = Masks.read(write(tmp_path, mask), CLASSES)
