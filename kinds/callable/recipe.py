@@ -15,7 +15,6 @@ from bundle_serving.health import EXAMPLE
 from bundle_serving.infer import Answer, Question
 from kinds.callable.serving.values import NotAValue, Spec, rows
 from scripts.artefacts import packages
-from scripts.artefacts.exporting import as_words
 from scripts.artefacts.step import Place, Step
 from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
@@ -121,7 +120,7 @@ class Function(Recipe):
         }
         if needed := self.requirements_file:
             words["packages"] = packages.folder_of(needed)
-        return Trial(DESCRIBE, as_words(words))
+        return Trial(DESCRIBE, words)
 
     def require_asked(self, asked: Sequence[str], environment: Mapping[str, str]) -> None:
         for inputs in asked:

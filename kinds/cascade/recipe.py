@@ -140,7 +140,7 @@ class Cascade(OfPictures):
         weights = str(settings.value(self.setting)) if self.setting else self.weights
         arch = self.source.removeprefix("torchvision/")
         spec = Torchvision(arch, weights, engine.export, setting=self.setting or "WEIGHTS")
-        return Export.from_spec(EXPORT, spec, self.setting not in settings.given)
+        return Export(EXPORT, spec, self.setting not in settings.given)
 
     def computes_in(self, settings: Settings) -> str:
         """Never int8: it needs your photos, and the small network would lose the most accuracy."""

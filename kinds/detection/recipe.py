@@ -124,7 +124,7 @@ class Detection(Finds):
             samples = settings.photos("SAMPLES")
             spec = Detr(Path(settings.weights), self.side, self.boxes.threshold, samples)
             as_before = Settings.weights.name not in settings.given
-            return Export.from_spec(EXPORT_DETR, spec, as_before)
+            return Export(EXPORT_DETR, spec, as_before)
         rules = self.boxes.model_dump(exclude={"labels"})
         return self.of_torchvision(EXPORT, Detector, settings, engine, boxes=rules)
 

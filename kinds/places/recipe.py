@@ -100,7 +100,7 @@ class Places(ThreeSteps):
             engine.export,
             categories_beside(weights),
         )
-        return Export.from_spec(EXPORT, spec, self.setting not in settings.given)
+        return Export(EXPORT, spec, self.setting not in settings.given)
 
     def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         return of_pixels("input_0", self.pictures.side, self.batch.optimal, self.most)

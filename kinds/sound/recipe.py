@@ -112,7 +112,7 @@ class Sound(ThreeSteps):
         weights = str(settings.value(self.setting)) if self.setting else self.weights
         labels = labels_beside(weights) if weights != DRAWN else None
         spec = Listener(weights, self.hearing.model_dump(), engine.export, labels)
-        return Export.from_spec(EXPORT, spec, self.setting not in settings.given)
+        return Export(EXPORT, spec, self.setting not in settings.given)
 
     def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         """By number of sounds and of windows."""

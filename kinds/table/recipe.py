@@ -121,7 +121,7 @@ class Table(Recipe):
         labels = self.path_beside(self.labels) if self.labels else None
         spec = Source(source, labels, settings.samples, forest=engine is GPU)
         as_before = Settings.weights.name not in settings.given
-        return Export.from_spec(EXPORT, spec, as_before)
+        return Export(EXPORT, spec, as_before)
 
     def require(self, made: Workspace, settings: Settings, repository: Path) -> None:
         found = self.as_found(made)

@@ -109,7 +109,7 @@ class Text(ThreeSteps):
         words = self.words
         spec = Classifier(source, words.max_seq_len, self.labels, engine.export, words.task_prefix)
         step = WITH_MINILM if source == MINILM else EXPORT
-        return Export.from_spec(step, spec, self.setting not in settings.given)
+        return Export(step, spec, self.setting not in settings.given)
 
     def shapes(self, made: Workspace, settings: Settings) -> dict[str, str]:
         """By number of texts and by length."""

@@ -5,7 +5,7 @@ weights: OpenVINO is not on every machine that is asked to add one.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -28,11 +28,13 @@ def outline(path: Path) -> Any:
     net = _parse_xml(path)
     layers = [*net.iterfind("layers/layer")]
     outputs = dict(each for layer in layers for each in _outputs(layer))
-    sources = {(edge[2], edge[3]): (edge[0], edge[1]) for edge in _edges(net)}
+    edges = net.iterfind("edges/edge")
+    sources = {_read_port(edge, "to"): _read_port(edge, "from") for edge in edges}
     names = {port: _name(port, described) for port, described in outputs.items()}
     taken, given, nodes = [], [], []
     for layer in layers:
-        from_ports = (sources.get((layer.get("id", ""), port)) for port in _inputs(layer))
+        ports = layer.iterfind("input/port")
+        from_ports = (sources.get((layer.get("id", ""), port.get("id", ""))) for port in ports)
         inputs = [port for port in from_ports if port in outputs]
         own = [port for port, _ in _outputs(layer)]
         match layer.get("type", ""):
@@ -89,14 +91,8 @@ def _unreadable(path: Path) -> UserError:
     )
 
 
-def _edges(net: ElementTree.Element) -> Iterator[tuple[str, ...]]:
-    ends = ("from-layer", "from-port", "to-layer", "to-port")
-    for edge in net.iterfind("edges/edge"):
-        yield tuple(edge.get(end, "") for end in ends)
-
-
-def _inputs(layer: ElementTree.Element) -> list[str]:
-    return [port.get("id", "") for port in layer.iterfind("input/port")]
+def _read_port(edge: ElementTree.Element, end: str) -> Port:
+    return edge.get(f"{end}-layer", ""), edge.get(f"{end}-port", "")
 
 
 def _outputs(layer: ElementTree.Element) -> list[tuple[Port, ElementTree.Element]]:

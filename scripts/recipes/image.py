@@ -13,7 +13,6 @@ from bundle_serving import agreement, own_steps
 from bundle_serving.agreement import Agreement
 from bundle_serving.networks import is_ir
 from scripts.artefacts import packages
-from scripts.artefacts.exporting import as_words
 from scripts.artefacts.manifest import Foreign, Torchvision, external_data, why_export
 from scripts.artefacts.shapes import of_pixels, sides
 from scripts.artefacts.step import ADOPT, EXPORT, REFERENCE, REFERENCE_TORCH, TRY_POST
@@ -181,7 +180,7 @@ class Image(ThreeSteps, OfPictures):
             return None
         known = self._scores_file(made)
         given = {"post": self.path_beside(self.post), "packages": self._packages}
-        return Trial(TRY_POST, as_words(given | {"scores": known, "out": made.onnx / READ}))
+        return Trial(TRY_POST, given | {"scores": known, "out": made.onnx / READ})
 
     def compare_known(self, made: Workspace, rows: NDArray[Any]) -> Agreement:
         if not self.post:
@@ -272,7 +271,7 @@ class Image(ThreeSteps, OfPictures):
                 pre=self.path_beside(self.pre) if self.pre else None,
                 packages=self._packages or None,
             )
-            return Export.from_spec(EXPORT, spec, as_before)
+            return Export(EXPORT, spec, as_before)
         network, how = Path(settings.weights), self.pictures.model_dump(mode="json")
         if self.pre:
             how |= {"program": self.read_beside(self.pre), "packages": self._packages}
@@ -281,7 +280,7 @@ class Image(ThreeSteps, OfPictures):
         # For a container, which sees only what it is told of.
         data = tuple(external_data(network)) if network.is_file() else ()
         foreign = Foreign(network, labels, how, self.output, self.gives, samples, data)
-        return Export.from_spec(ADOPT, foreign, as_before)
+        return Export(ADOPT, foreign, as_before)
 
     def computes_in(self, settings: Settings) -> str:
         return settings.precision
@@ -349,14 +348,14 @@ class Image(ThreeSteps, OfPictures):
         export = self.export(settings, engine)
         if self.post:  # which reads the scores of what was exported
             given = {"post": self.path_beside(self.post), "packages": self._packages}
-            return Trial(REFERENCE, as_words(given))
+            return Trial(REFERENCE, given)
         try:
             is_there = why_export(made.onnx, export.spec) is None
         except UserError:
             is_there = False
         if not is_there:
-            return Trial(REFERENCE, [])
-        return Trial(REFERENCE if export.step is ADOPT else REFERENCE_TORCH, export.words)
+            return Trial(REFERENCE, {})
+        return Trial(REFERENCE if export.step is ADOPT else REFERENCE_TORCH, export.spec)
 
     @property
     def reading(self) -> str:

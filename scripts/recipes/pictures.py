@@ -105,7 +105,7 @@ class Finds(ThreeSteps, OfPictures):
         weights = str(settings.value(self.setting)) if self.setting else self.weights
         arch = self.source.removeprefix(TORCHVISION)
         spec = kind(arch, weights, engine.export, labels_beside(weights), **more)
-        return Export.from_spec(step, spec, self.setting not in settings.given)
+        return Export(step, spec, self.setting not in settings.given)
 
     @abstractmethod
     def find(self, client: Client, file: bytes, top: int | None) -> Detected | Segmented:

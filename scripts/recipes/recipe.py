@@ -51,10 +51,14 @@ class Ensemble(Part):
 
 @dataclass(frozen=True)
 class Trial:
-    """A step that tries something, and its arguments."""
+    """A step that tries something, and what it is given."""
 
     step: Step
-    words: Sequence[str | Path]
+    spec: Any  # a dataclass, or arguments by name
+
+    @property
+    def words(self) -> Sequence[str | Path]:
+        return as_words(self.spec)
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,6 @@ class Export(Trial):
 
     spec: ExportSpec
     as_before: bool = False  # its source files may be gone, or on another machine
-
-    @classmethod
-    def from_spec(cls, step: Step, spec: ExportSpec, as_before: bool) -> Self:
-        return cls(step, as_words(spec), spec, as_before)
 
 
 class Recipe(Part):

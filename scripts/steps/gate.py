@@ -127,16 +127,11 @@ def serve_candidate(candidate: Candidate) -> Iterator[http.client.HTTPConnection
     ):
         # Where no other user may send it anything.
         server_at = AtSocket(socket=sockets.folder(Path(run)) / sockets.TRITONS_HTTP)
-        command = [
-            sys.executable,
-            "-m",
-            "bundle_serving.process.start_server",
-            "--shm-prefix",
-            MARK,
-        ]
-        command += ["--repository", str(candidate.repository), "--load-model", candidate.ensemble]
-        command += [word for model in candidate.load for word in ("--load-model", model)]
-        command += ["--run-dir", run, "--config-name", candidate.config, "--http-socket"]
+        command = [sys.executable, "-m", "bundle_serving.process.start_server", "--http-socket"]
+        command += ["--shm-prefix", MARK, "--repository", str(candidate.repository)]
+        command += ["--run-dir", run, "--config-name", candidate.config]
+        for model in (candidate.ensemble, *candidate.load):
+            command += ["--load-model", model]
         server, starts = _start(command, log), 1
         try:
             deadline = time.monotonic() + candidate.limit
