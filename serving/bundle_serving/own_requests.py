@@ -16,7 +16,14 @@ def id_of(admin_key: str) -> str:
     return hmac.digest(admin_key.encode(), b"own requests", hashlib.sha256).hex()
 
 
-def is_own(request: Any) -> bool:
-    """As a step tells it, among those that it is to answer."""
-    own = os.environ.get(VARIABLE)
-    return bool(own) and request.request_id() == own
+class OwnRequests:
+    """As a step tells them, among those that it is to answer."""
+
+    def __init__(self, own: str | None = None) -> None:
+        self._own = os.environ.get(VARIABLE) if own is None else own
+
+    def __contains__(self, request: Any) -> bool:
+        return bool(self._own) and request.request_id() == self._own
+
+
+own_requests = OwnRequests()
