@@ -232,7 +232,7 @@ class FleetSwitch:
     def _try_out(self, stream: Stream, canary: float, labelled: list[One[Any]] | None) -> None:
         """Some servers with the new version, which the others send this share of their clients'
         requests, and ours."""
-        seconds, new = self.running.settings.watch_seconds, self.fleet.new
+        settings, new = self.running.settings, self.fleet.new
         self.fleet.start_beside(canary)
         servers = self.fleet.servers[new.number]
         try:
@@ -241,14 +241,8 @@ class FleetSwitch:
             clients = CanarysClients(self.fleet, canary)
             stream.candidate, stream.share = (self.fleet.candidate, new.number), canary / 100
             what = f"version {new.number} on {len(servers)} of its own, {canary:g}% of the requests"
-            judge(
-                stream,
-                what,
-                new.number,
-                seconds * CANARY_TIMES,
-                self.running.settings.max_p99_ratio,
-                clients_objection=clients.find_objection,
-            )
+            seconds, ratio = settings.watch_seconds * CANARY_TIMES, settings.max_p99_ratio
+            judge(stream, what, new.number, seconds, ratio, None, clients.find_objection)
         finally:
             stream.candidate, stream.share = None, 0
             self.fleet.end_candidate()

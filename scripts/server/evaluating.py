@@ -20,7 +20,7 @@ from bundle_serving.address import Address
 from scripts.artefacts.exporting import as_words
 from scripts.base import console, files, lock
 from scripts.base.errors import UserError
-from scripts.evaluation.figures import TOP, Apart, Figures, Measured, compute_figures
+from scripts.evaluation.figures import TOP, Apart, Measured
 from scripts.evaluation.labelled import Item, find_folder, match_classes
 from scripts.evaluation.scores import Answers
 from scripts.evaluation.share import Share
@@ -126,7 +126,9 @@ def ask_each(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def run(server: State, version: Version, items: Sequence[Item], ask_one: Ask[T]) -> Run[T]:
+def run(
+    server: State, version: Version, data: Path, items: Sequence[Item], ask_one: Ask[T]
+) -> Run[T]:
     model = version.pipeline.ensemble
     began, ones = time.monotonic(), list[One[T]]()
     what = f"asking {version.title or model} about {len(items):,} items, {TOGETHER} at a time"
@@ -137,19 +139,18 @@ def run(server: State, version: Version, items: Sequence[Item], ask_one: Ask[T])
     answers, ms, why = zip(*ones, strict=True)
     is_read = np.array([not each for each in why])
     refused = {item.name: each for item, each in zip(items, why, strict=True) if each}
+    if not is_read.any():
+        raise UserError(
+            f"none of the {len(items):,} items of {data.name} can be read ({why[0]})",
+            "name other labelled data: EVAL=",
+        )
     return Run([*answers], is_read, np.array(ms), time.monotonic() - began, refused)
 
 
 def ask_all(server: State, version: Version, data: Data) -> tuple[Run[Any], Answers]:
     """And what could be read of it, as classes."""
     recipe, count = version.pipeline.recipe, len(data.items)
-    found = run(server, version, data.items, recipe.guess)
-    if not found.is_read.any():
-        why = next(iter(found.refused.values()))
-        raise UserError(
-            f"none of the {count:,} items of {data.path.name} can be read ({why})",
-            "name other labelled data: EVAL=",
-        )
+    found = run(server, version, data.path, data.items, recipe.guess)
     likeliest, confidence = np.full((count, TOP), -1, np.int64), np.zeros(count)
     most = 1
     for place, labels in enumerate(found.answers):
@@ -190,19 +191,10 @@ def by_client(data: Apart) -> Ask[Any]:
     return lambda asked, item: data.ask(asked.client, asked.model, item)
 
 
-def measure_apart(server: State, version: Version, data: Apart) -> Measured:
+def measure_apart(server: State, version: Version, path: Path, data: Apart) -> Measured:
     """Of a kind that has figures of its own."""
-    found = run(server, version, data.items, by_client(data))
-    if not found.is_read.any():
-        why = next(iter(found.refused.values()))
-        raise UserError(f"nothing can be read ({why})", "name other data: EVAL=")
+    found = run(server, version, path, data.items, by_client(data))
     return data.measure(found.answers, found.refused)
-
-
-def compute(
-    found: Run[Any], answers: Answers, original: tuple[str, NDArray[np.int64]] | None
-) -> Figures:
-    return compute_figures(answers, found.ms[found.is_read], found.seconds, found.refused, original)
 
 
 def ask_original(

@@ -20,7 +20,7 @@ import numpy as np
 from scripts.base import console, files, lock, tables
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.evaluation.figures import Apart, Figures, as_dict
+from scripts.evaluation.figures import Apart, Figures, as_dict, compute_figures
 from scripts.measuring.report import evaluation
 from scripts.recipes import pipelines
 from scripts.repository import evaluations
@@ -58,7 +58,8 @@ def evaluate() -> dict[str, Any]:
     found, answers = evaluating.ask_all(server, version, data)
     read = data.pick(np.flatnonzero(found.is_read))
     original = evaluating.ask_original(server, version, read)
-    figures = evaluating.compute(found, answers, original)
+    ms = found.ms[found.is_read]
+    figures = compute_figures(answers, ms, found.seconds, found.refused, original)
     about = describe(version, path) | {"classes": len(figures.classes)}
     folder = name_folder()
     shown = str(folder.relative_to(ROOT))
@@ -92,7 +93,7 @@ def describe(version: Version, path: Path) -> dict[str, str | int]:
 
 def evaluate_apart(server: State, version: Version, path: Path, data: Apart) -> dict[str, Any]:
     """Of a kind that has figures of its own."""
-    found = evaluating.measure_apart(server, version, data)
+    found = evaluating.measure_apart(server, version, path, data)
     about, folder = describe(version, path), name_folder()
     with lock.one_at_a_time():
         evaluating.require_still_served(version)
