@@ -199,14 +199,14 @@ def test_what_changes_the_server_looks_at_it_alone(
 
 
 def test_a_place_that_is_gone_is_not_left_for_triton_to_look_for(
-    monkeypatch: pytest.MonkeyPatch,
+    held: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = Mock(**{"require_reachable.side_effect": UserError("S3 does not answer", "")})
     monkeypatch.setattr(place, "find", lambda _: elsewhere)
     monkeypatch.setattr(state, "require", Mock)
     monkeypatch.setenv("TRITON_MODEL", "resnet50_onnx")
     with pytest.raises(UserError, match="S3 does not answer"):
-        import_module("scripts.commands.serve.load").load()
+        import_module("scripts.commands.serve.load").main()
 
 
 def test_who_removes_a_pipeline_looks_at_it_alone(
