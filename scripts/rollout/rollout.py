@@ -76,6 +76,7 @@ class Switching(Protocol):
 def find_running_server(pipeline: Pipeline) -> Up:
     """The running server; recovered first if a switch was interrupted."""
     server = state.require()
+    flavour.stack_of(server).end_strays(server)
     shared = Shared(server.settings_at_start, pipeline)
     shared.pull()
     version = served.find_served_version(pipeline)

@@ -73,6 +73,7 @@ class Switch:
 
     def load_beside(self, is_unseen: bool = False) -> None:
         """`is_unseen`: nobody waits for the new version's answers."""
+        live.place(self.old, live.REPOSITORY)  # a make up that was killed may have removed it
         ensemble = self._config(self.pipeline)
         self.control.load(self.pipeline, pin_steps(ensemble, self.old.models))
         live.place(self.new, live.REPOSITORY)

@@ -62,7 +62,8 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         stack = flavour.stack(name, settings)
         if not stack.many:  # whose engines know what is free on their nodes
             _require_ports(stack, settings, command)
-        known = state.load()
+        if known := state.load():
+            flavour.stack_of(known).end_strays(known)
         if seed and not recover(known, seed, shared) and known:
             flavour.stack_of(known).stop()
             recover(None, seed, shared)
@@ -109,6 +110,7 @@ def bring_up_beside(pipeline: Pipeline) -> State:
     """Loads another pipeline into the running server, or into each of several."""
     with lock.one_at_a_time():
         server = state.require()  # another command may have changed it until now
+        flavour.stack_of(server).end_strays(server)
         shared = Shared(server.settings_at_start, pipeline)
         shared.pull()
         seed = serving(pipeline)
@@ -343,8 +345,6 @@ def _serve(
     main = version.pipeline.ensemble
     wanted = State(stack.flavour, mark, settings.values, main=main, pipelines=loads)
     known = state.load()
-    if known and not (before := flavour.stack_of(known)).many:
-        before.end_strays(known)
     if known and known.fingerprint == wanted.fingerprint and stack.alive():
         if unhealthy_reason(stack, known, known.main) is None or _is_restored(stack, known):
             console.note(f"up already: {describe_server(known, version)}", version=version.number)

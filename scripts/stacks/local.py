@@ -3,6 +3,7 @@
 import hashlib
 import os
 import resource
+import signal
 import subprocess
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
@@ -14,7 +15,7 @@ from typing import Any
 import psutil
 
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.process import keeper_notes, leftovers, sockets
+from bundle_serving.process import keeper_notes, leftovers, processes, sockets
 from bundle_serving.process.server_log import first_error
 from bundle_serving.process.start_server import STOP_S, StartError, libpython_folder
 from bundle_serving.protocol.over_socket import AtSocket
@@ -94,6 +95,7 @@ class LocalStack:
         ports.require_free(self._settings.bind, self._settings.ports)
         RUN.mkdir(parents=True, exist_ok=True)
         _set_aside()
+        wanted.save()  # what is started is found, should this command be killed now
         self._start(wanted, LOG).save()
 
     def why_alone(self, known: State) -> str | None:
@@ -248,7 +250,8 @@ def require_files() -> None:
 
 def run_here(step: Step, *arguments: str | Path) -> None:
     """Runs a step in the project's environment."""
-    command = [*interrupts.HELD_BACK, PYTHON, "-m", step.module, *arguments]
+    ends = processes.end_with_parent(signal.SIGTERM)  # else it would write where the next one does
+    command = [*ends, *interrupts.HELD_BACK, PYTHON, "-m", step.module, *arguments]
     environment = os.environ | {"TORCH_HOME": str(ROOT / "build" / "cache")}
     with subprocess.Popen(command, cwd=ROOT, env=environment) as running:
         try:
@@ -266,12 +269,13 @@ def run_here(step: Step, *arguments: str | Path) -> None:
 
 
 def _server(known: State | None) -> psutil.Process | None:
-    if not known or not known.pid:
+    if not known:
         return None
-    with suppress(psutil.NoSuchProcess):
-        process = psutil.Process(known.pid)
-        if _is_of(known.side, process):  # and no later one of the same number
-            return process
+    if known.pid:
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(known.pid)
+            if _is_of(known.side, process):  # and no later one of the same number
+                return process
     # The keeper takes its place where it was killed.
     return _guard_of(known.side)
 

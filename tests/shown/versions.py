@@ -57,7 +57,7 @@ def started() -> None:
     """A server that is as it should be, and one that cannot be replaced without a pause."""
     build()
     known: Any = SimpleNamespace(**vars(KNOWN) | {"fingerprint": "", "took": 12.3})
-    stack: Any = SimpleNamespace(flavour="cpu", many=None, alive=lambda: True, end_strays=id)
+    stack: Any = SimpleNamespace(flavour="cpu", many=None, alive=lambda: True)
     settings: Any = SimpleNamespace(values={})
     with replaced({
         "scripts.server.up.fingerprint": lambda *_: "",

@@ -5,12 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from bundle_serving.pictures import Transform, to_pixels
 from bundle_serving.process.cores import UNSEEN
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
+from bundle_serving.protocol.kserve import ModelConfig
 from scripts.artefacts import samples
 from scripts.artefacts.manifest import Manifest
 from scripts.base import files
@@ -29,6 +31,7 @@ from scripts.rollout.preflight import (
     require_writable,
 )
 from scripts.rollout.stream import Answer
+from scripts.rollout.switch import Switch
 from scripts.rollout.verdict import Agreement, Figures, is_undecided, objection
 from scripts.server.own_network import describe_publish
 from scripts.server.triton.control import pin_steps, serving_both
@@ -348,6 +351,21 @@ def test_a_rollout_does_not_begin_beside_what_root_has_laid_out(
     with pytest.raises(PermissionError) as refused:
         require_writable(first)
     assert str(folder) in str(refused.value)
+
+
+def test_a_rollout_lays_out_again_what_a_killed_make_up_has_removed(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = kept(None, "a network")
+    second = kept(first, "another")
+    live.place(second, live.REPOSITORY)
+    live.leave_only(second)
+    switch = Switch(MagicMock(version=first), MagicMock(new=second))
+    switch.control = MagicMock(**{"load.side_effect": KeyboardInterrupt})
+    monkeypatch.setattr(switch, "_config", lambda _: ModelConfig())
+    with pytest.raises(KeyboardInterrupt):
+        switch.load_beside()
+    assert live_numbers(here, "resnet50_onnx") == ["1", "2"]
 
 
 def test_two_versions_are_live_during_a_switch_and_one_after_it(here: Path) -> None:

@@ -229,6 +229,51 @@ def test_a_private_server_ends_with_a_command_that_is_killed(tmp_path: Path) -> 
         psutil.Process(int(killed.stdout)).wait(20)
 
 
+STEP_OF_KILLED = """
+import os, signal, threading
+import psutil
+from scripts.artefacts.step import Step
+from scripts.stacks.local import run_here
+
+def kill() -> None:
+    while not (steps := psutil.Process().children()):
+        pass
+    print(steps[0].pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+threading.Timer(1, kill).start()
+run_here(Step("timeit"), "-n1", "__import__('time').sleep(600)")
+"""
+
+
+def test_a_step_ends_with_a_command_that_is_killed() -> None:
+    """The next command's writes to the same files."""
+    command = [sys.executable, "-c", STEP_OF_KILLED]
+    killed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    with suppress(psutil.NoSuchProcess):
+        psutil.Process(int(killed.stdout)).wait(20)
+
+
+def test_a_server_is_noted_before_it_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next command would find its ports taken by somebody."""
+    for module, name in ((local, "RUN"), (local, "LOG"), (state, "PATH")):
+        monkeypatch.setattr(module, name, tmp_path / name.lower())
+    monkeypatch.setattr(State.save, "__defaults__", (state.PATH,))
+    stack = local.LocalStack(Settings(DEFAULTS))
+    monkeypatch.setattr("scripts.stacks.local.ports.require_free", Mock())
+    monkeypatch.setattr(stack, "_start", Mock(side_effect=SystemExit))
+    wanted = State("local", "mark", {})
+    with pytest.raises(SystemExit):
+        stack.start(wanted)
+    assert state.load(state.PATH) == wanted
+    guard = Mock()
+    monkeypatch.setattr(local, "_guard_of", lambda side: guard if side == "" else None)
+    assert local._server(wanted) is guard
+
+
 def test_compose_gets_seconds_that_it_takes() -> None:
     variables = DockerStack(Settings(DEFAULTS | {"START_TIMEOUT": "1e3"})).compose._environment(
         None

@@ -1,6 +1,7 @@
 """What a `make up` that does not come to its end leaves: the server from before, and its version
 laid out, which it would load again."""
 
+from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU
 from scripts.repository import history, own_pipelines, place
 from scripts.repository.shared import Shared
+from scripts.rollout import rollout
 from scripts.server import loaded_beside, recover, up
 from scripts.settings import settings
 from scripts.settings.settings import DEFAULTS, Settings
@@ -73,6 +75,26 @@ def test_without_another_server_it_is_laid_out_as_before(
     with pytest.raises((KeyboardInterrupt, UserError)):
         up.bring_up(SETTINGS)
     assert live == [2, 1] and shared.push_live.call_count == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        lambda: up.bring_up(SETTINGS),
+        lambda: up.bring_up_beside(MagicMock()),
+        lambda: rollout.find_running_server(MagicMock()),
+    ],
+)
+def test_what_a_killed_hand_over_has_left_ends_first(
+    live: list[int], monkeypatch: pytest.MonkeyPatch, command: Callable[[], object]
+) -> None:
+    """A local one would open its door, too, and answer with another version."""
+    stack = MagicMock(many=None, **{"end_strays.side_effect": KeyboardInterrupt})
+    for home in ("server.up", "rollout.rollout"):
+        monkeypatch.setattr(f"scripts.{home}.flavour.stack_of", lambda _: stack)
+    with pytest.raises(KeyboardInterrupt):
+        command()
+    stack.end_strays.assert_called_once_with(KNOWN)
 
 
 def test_what_another_server_has_stays_laid_out(
