@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from bundle_serving.cascade import Cascade
-from bundle_serving.own_requests import is_own
+from bundle_serving.own_requests import own_requests
 from bundle_serving.step_reports import reported
 from bundle_serving.triton import answer_together, array, ask, parameter
 
@@ -30,7 +30,7 @@ class TritonPythonModel:
         scores = array(request, "SCORES")
         # What is no score, as anybody may send it here, goes apart: it fails alone.
         passes_on = bool(self.cascade.unsure(scores).any()) if np.isfinite(scores).all() else None
-        return passes_on, request.request_id() if is_own(request) else ""
+        return passes_on, request.request_id() if request in own_requests else ""
 
     def together(self, requests, kinds, kind):
         alike = [each for each, its in zip(requests, kinds, strict=True) if its == kind]
