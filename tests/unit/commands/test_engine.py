@@ -213,9 +213,14 @@ def test_processes_that_end_by_themselves_are_no_fault(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+import psutil
 from scripts.stacks import temporary
 
-with temporary.running("it", ["sleep", "600"], Path(sys.argv[1]), lambda: None) as pid:
+def why_not() -> str | None:  # setpriv has to come to it first
+    (it,) = psutil.Process().children()
+    return None if it.name() == "sleep" else it.name()
+
+with temporary.running("it", ["sleep", "600"], Path(sys.argv[1]), why_not) as pid:
     print(pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
