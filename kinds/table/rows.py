@@ -32,14 +32,23 @@ def read(path: Path, columns: Sequence[str], width: int) -> Rows:
     places: Sequence[int] = range(width)
     cells = width
     header = [cell.strip() for cell in lines[0][1]] if lines else []
-    # Columns of pandas are called by numbers, if nobody gives them names.
-    if (columns and {*columns} <= {*header}) or not all(map(_is_number, header)):
+    if _is_header(header, columns):
         del lines[0]
         if columns:
             places, cells = _places(path, header, columns), len(header)
     if not lines:
         raise UserError(f"{path} has no rows", "give one row per line")
     return np.stack([_row(path, *line, places, cells) for line in lines])
+
+
+def _is_header(cells: Sequence[str], columns: Sequence[str]) -> bool:
+    """Columns of pandas are called by numbers, if nobody gives them names. Where the model knows no
+    names, a word beside figures is a mistake in a row."""
+    numbers = {cell.lower() for cell in cells if _is_number(cell)}
+    has_words = not all(map(_is_number, cells))
+    if columns:
+        return has_words or {*columns} <= {*cells}
+    return has_words and numbers <= {*EMPTY}
 
 
 def _places(path: Path, header: Sequence[str], columns: Sequence[str]) -> list[int]:

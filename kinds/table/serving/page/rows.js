@@ -45,9 +45,7 @@ function numbers(text, columns, width) {
   const lines = text.split(/\r?\n/).map((line, at) => ({ at: at + 1, cells: cellsOf(line, between) }))
     .filter(({ cells }) => cells.some(Boolean));
   let places = [...Array(width).keys()], most = width;
-  // Columns of pandas are called by numbers, if nobody gives them names.
-  const isHeader = ({ cells }) => !cells.every(each => isNumber(each, between)) || columns.length && columns.every(name => cells.includes(name));
-  if (lines.length && isHeader(lines[0])) {
+  if (lines.length && isHeader(lines[0].cells, columns, between)) {
     const { cells: header } = lines.shift();
     if (columns.length) [places, most] = [columns.map(name => placeOf(name, header, columns)), header.length];
   }
@@ -59,6 +57,14 @@ function numbers(text, columns, width) {
       return numberOf(each, between);
     });
   });
+}
+
+// Columns of pandas are called by numbers, if nobody gives them names. Where the model knows no names, a word beside figures
+// is a mistake in a row.
+function isHeader(cells, columns, between) {
+  const words = cells.filter(each => !isNumber(each, between)).length;
+  if (columns.length) return words || columns.every(name => cells.includes(name));
+  return words && cells.every(each => !isNumber(each, between) || MISSING.includes(each.toLowerCase()));
 }
 
 function placeOf(name, header, columns) {

@@ -122,6 +122,13 @@ def test_rows_that_are_none(tmp_path: Path, text: str, cause: str) -> None:
         rows.read(tmp_path / "none.csv", COLUMNS, 2)
 
 
+def test_a_word_beside_figures_is_no_header(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="line 1: could not convert string to float: '2x'"):
+        rows.read(csv(tmp_path, "1,2x\n3,4\n"), (), 2)
+    for header in (",b", "a,b"):
+        assert rows.read(csv(tmp_path, f"{header}\n3,4\n"), (), 2).tolist() == [[3, 4]]
+
+
 def tree() -> Any:
     """Column 1 below 5, or not: probabilities of two classes, after a label, as converters write
     it."""
