@@ -312,6 +312,8 @@ def test_the_id_of_our_own_requests_is_the_admin_keys(monkeypatch: pytest.Monkey
     assert own_requests.id_of("one key") != own_requests.id_of("another")
     monkeypatch.setenv(own_requests.VARIABLE, "")
     assert not own_requests.is_own(Asked("", 1, 1))
+    monkeypatch.setenv(own_requests.VARIABLE, "ours")
+    assert Asked("ours", 1, 1) in own_requests.own_requests  # as programs of 1.3 ask
 
 
 def test_what_was_answered_in_all() -> None:
