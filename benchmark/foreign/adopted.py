@@ -60,7 +60,7 @@ def adopt_network(words: dict[str, str], folder: Path) -> tuple[Image, Workspace
     assert isinstance(export.spec, Foreign)
     made = Workspace(folder / "made")
     adopt.adopt(export.spec, made.onnx)
-    decided = engine.decide(made.onnx, words.get("PRECISION", "fp32"))
+    decided = engine.decide(engine.Check(made.onnx, words.get("PRECISION", "fp32")))
     written.write(made.onnx / "engine.json", json.dumps(decided))
     return recipe.as_found(made), made
 

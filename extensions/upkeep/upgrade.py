@@ -19,7 +19,7 @@ from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, state
 from scripts.stacks.stack import Stack
-from scripts.steps import engine
+from scripts.steps.engine import Check
 
 EARLIER_KEY = ROOT / "build" / "run" / "admin.key"
 
@@ -84,8 +84,8 @@ def _explain_rebuild(stack: Stack, version: Version) -> str:
     if export and (why := why_export(made.onnx, export.spec, export.as_before)):
         return f"export: {why}"
     if export and version.engine is CPU:
-        network = made.cpu_network
-        if not engine.fits(network, pipeline.recipe.computes_in(settings), made.engine):
+        check = Check(made.cpu_network, pipeline.recipe.computes_in(settings))
+        if not check.fits(made.engine):
             return "the engine is checked again: OpenVINO, the processor or the check has changed"
     if changed := ", ".join(_list_changed_programs(stack, settings, version)):
         return f"programs that changed: {changed}"

@@ -193,7 +193,7 @@ def find_outcome(words: dict[str, str], folder: Path, files: list[bytes], truth:
     assert isinstance(wanted, Detr)
     made = Workspace(folder / "made")
     export(wanted, made.onnx)
-    assert engine.decide(made.onnx, "fp32")["precision"] == "fp32"
+    assert engine.decide(engine.Check(made.onnx, "fp32"))["precision"] == "fp32"
     pairs = zip(map(truth, files), find_boxes(recipe.as_found(made), made, files), strict=True)
     return Outcome("", max(farthest(*pair, wanted.threshold) for pair in pairs), "boxes")
 

@@ -32,6 +32,8 @@ def as_words(given: Any) -> list[str | Path]:
             continue
         if value is True:
             words.append(name)
+        elif is_specification(value):
+            words += as_words(value)
         elif isinstance(value, Path):
             words += [name, value]
         elif isinstance(value, tuple) and any(isinstance(each, Path) for each in value):

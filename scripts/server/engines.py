@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from bundle_serving.infer import Answer, Question
 from bundle_serving.protocol import golden
@@ -102,19 +102,15 @@ def prove(stack: Stack, settings: Settings, pipeline: Pipeline, made: Workspace)
         _quantise(stack, settings, pipeline, made)
     takes_pictures = pipeline.recipe.asked_about == "IMG"
     samples = settings.photos("SAMPLES") if takes_pictures else None
-    given: dict[str, Any] = {"onnx": network, "precision": precision, "samples": samples}
-    given["out"] = made.engine
     with labelled_photos.find_labels(pipeline, made, settings.max_drop) as labels:
-        given |= vars(labels) if labels else {}
-        now = labelled_photos.keep_given(labels)
+        wanted = engine.Check(network, precision, samples, labels)
+        now = replace(wanted, labels=labelled_photos.keep_given(labels))
         _step(
             pipeline,
             made.engine,
             "engine",
-            lambda out: (
-                None if engine.fits(network, precision, out, samples, now) else "not checked yet"
-            ),
-            lambda: stack.run_step(ENGINE, *as_words(given)),
+            lambda out: None if now.fits(out) else "not checked yet",
+            lambda: stack.run_step(ENGINE, *as_words(wanted), "--out", made.engine),
         )
 
 

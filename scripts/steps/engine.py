@@ -69,83 +69,72 @@ class Labels:
         return f"{files.sha256(self.items)}, {self.most_drop:g}"
 
 
-def identity(
-    onnx: Path, precision: str, samples: Path | None = None, labels: Labels | None = None
-) -> dict[str, Any]:
-    """Everything that the decision depends on."""
-    return {
-        "schema": SCHEMA,
-        "onnx": Manifest.of_export(onnx).onnx["sha256"],
-        "wanted": precision,
-        "processor": processor(),
-        **read_pins("openvino"),
-        **of_samples(samples),
-        **({"labelled": labels.digest} if labels else {}),
-    }
+@dataclass(frozen=True)
+class Check:
+    onnx: Path  # the directory that export or quantise wrote
+    precision: str = "auto"
+    samples: Path | None = None  # photos
+    labels: Labels | None = None
+
+    def identity(self) -> dict[str, Any]:
+        """Everything that the decision depends on."""
+        return {
+            "schema": SCHEMA,
+            "onnx": Manifest.of_export(self.onnx).onnx["sha256"],
+            "wanted": self.precision,
+            "processor": processor(),
+            **read_pins("openvino"),
+            **of_samples(self.samples),
+            **({"labelled": self.labels.digest} if self.labels else {}),
+        }
+
+    def fits(self, out: Path) -> bool:
+        """Without photos or labelled pictures, those of the last check will do."""
+        proved = files.read_json(out / "engine.json").get("identity", {})
+        wanted, may_lack = self.identity(), {"samples", "labelled"}
+        return bool(proved | wanted == proved and proved.keys() - wanted.keys() <= may_lack)
 
 
-def fits(
-    onnx: Path,
-    precision: str,
-    out: Path,
-    samples: Path | None = None,
-    labels: Labels | None = None,
-) -> bool:
-    """Without photos or labelled pictures, those of the last check will do."""
-    proved = files.read_json(out / "engine.json").get("identity", {})
-    wanted = identity(onnx, precision, samples, labels)
-    may_lack = {"samples", "labelled"}
-    return bool(proved | wanted == proved and proved.keys() - wanted.keys() <= may_lack)
-
-
-def main(
-    onnx: Path,
-    out: Path,
-    precision: str = "auto",
-    samples: Path | None = None,
-    labels: Labels | None = None,
-) -> None:
-    """`onnx`: the directory that export or quantise wrote; `samples`: photos for the check."""
-    if fits(onnx, precision, out, samples, labels):
+def choose_precision(check: Check, out: Path) -> None:
+    if check.fits(out):
         tell(f"{out} fits: nothing to check")
         return
     with step("checking precisions on this processor"):
-        decision = decide(onnx, precision, samples, labels)
+        decision = decide(check)
     tell(f"- precision {decision['precision']}: {decision['why']}")
-    content = {"identity": identity(onnx, precision, samples, labels)} | decision
+    content = {"identity": check.identity()} | decision
     files.write(out / "engine.json", json.dumps(content, indent=2) + "\n")
 
 
-def decide(
-    onnx: Path, precision: str, samples: Path | None = None, labels: Labels | None = None
-) -> dict[str, Any]:
+def decide(check: Check) -> dict[str, Any]:
     """The precision to serve with, and why; raises if the requested one fails its check."""
     from bundle_serving.openvino_engine import has_bf16
 
+    onnx, precision, labels = check.onnx, check.precision, check.labels
     if labels and labels.ordered:
         _require_order(labels, labels.ordered)
     rounded = Manifest.of_export(onnx).eight_bits
     if precision == "auto":
         if not (rounded or has_bf16()):
-            return _in_float32(onnx, "this CPU has no bfloat16")
+            return _in_float32(check, "this CPU has no bfloat16")
         first, why = ("int8", "it came in 8 bits") if rounded else ("bf16", "this CPU has bfloat16")
         try:
-            return _require_labels(_proof(onnx, first, why, samples, labels=labels), onnx, labels)
+            return _require_labels(_proof(check, first, why), check)
         except UserError as refusal:
-            return _in_float32(onnx, refusal.cause)
+            return _in_float32(check, refusal.cause)
     if precision == "fp32":
-        return _in_float32(onnx, "as asked")
+        return _in_float32(check, "as asked")
     kept = Manifest.of_export(onnx).check.get("not in int8")
     why = f"as asked, with {len(kept)} layers not in int8" if kept else "as asked"
-    return _require_labels(_proof(onnx, precision, why, samples, labels=labels), onnx, labels)
+    return _require_labels(_proof(check, precision, why), check)
 
 
-def _require_labels(proof: dict[str, Any], onnx: Path, labels: Labels | None) -> dict[str, Any]:
+def _require_labels(proof: dict[str, Any], check: Check) -> dict[str, Any]:
     """Raises UserError where it costs labels."""
+    precision, labels = proof["precision"], check.labels
     if not labels:
         return proof
-    precision = proof["precision"]
-    paired = _ask_both(onnx, precision, labels)
+    paired = _ask_both(check.onnx, precision, labels)
     said = f"on {paired.of} labelled pictures, against float32: {paired}"
     if paired.judge(labels.most_drop / 100) == "worse":
         raise UserError(
@@ -198,32 +187,26 @@ def _show(onnx: Path, labels: Labels) -> tuple[NDArray[np.uint8], NDArray[np.int
     return np.stack(pixels), np.array(truth, np.int64)
 
 
-def _in_float32(onnx: Path, why: str) -> dict[str, Any]:
+def _in_float32(check: Check, why: str) -> dict[str, Any]:
     """By OpenVINO; or by ONNX Runtime, if OpenVINO cannot, or rounds otherwise than is written."""
     from bundle_serving import onnxruntime_engine
 
-    if not Manifest.of_export(onnx).eight_bits:
+    if not Manifest.of_export(check.onnx).eight_bits:
         try:
-            return _proof(onnx, "fp32", why)
+            return _proof(check, "fp32", why)
         except UserError as refusal:
-            if is_ir(network_in(onnx)):
+            if is_ir(network_in(check.onnx)):
                 raise
             why = refusal.cause
-    written = _proof(onnx, "fp32", f"{why}; as it is written", by=onnxruntime_engine.NAME)
+    written = _proof(check, "fp32", f"{why}; as it is written", by=onnxruntime_engine.NAME)
     return written | {"engine": onnxruntime_engine.NAME}
 
 
-def _proof(
-    onnx: Path,
-    precision: str,
-    why: str,
-    samples: Path | None = None,
-    by: str = "",
-    labels: Labels | None = None,
-) -> dict[str, Any]:
+def _proof(check: Check, precision: str, why: str, by: str = "") -> dict[str, Any]:
+    onnx = check.onnx
     asked = references(onnx)
-    if precision == "bf16" and not labels:
-        asked += by_float32(onnx, samples)
+    if precision == "bf16" and not check.labels:
+        asked += by_float32(onnx, check.samples)
     expected = np.concatenate([each for _, each in asked])
     found = _ask_network(network_in(onnx), precision, [inputs for inputs, _ in asked], by)
     agreement = compare(expected, np.concatenate(found), answers(onnx))
@@ -323,4 +306,4 @@ def processor() -> str:
 
 
 if __name__ == "__main__":
-    start(main, precision=PRECISIONS)
+    start(choose_precision, precision=PRECISIONS)

@@ -25,6 +25,7 @@ from scripts.base.errors import NoWeights, UserError
 from scripts.settings.architectures import DRAWN
 from scripts.steps import engine, export, networks, quantise
 from scripts.steps.eight_bits import Quantiser
+from scripts.steps.engine import Check
 from scripts.steps.quantise import Asked, Quantised
 from scripts.steps.vision import torchvision
 
@@ -95,17 +96,18 @@ def test_half_the_bits_are_judged_on_photos_or_else_on_scenes(
     onnx = tmp_path / "onnx"
     export.export(Torchvision(DRAWN, str(trained)), onnx)
     told = len(np.load(onnx / "reference.npz")["pixels"])
-    decision = engine.decide(onnx, "bf16")
+    decision = engine.decide(Check(onnx, "bf16"))
     assert decision["check"]["pictures"] == told + engine.MOST_PICTURES
     samples, out = tmp_path / "samples", tmp_path / "engine"
     shutil.copytree(drawings, samples)
-    engine.main(onnx, out, "bf16", samples)
+    check = Check(onnx, "bf16", samples)
+    engine.choose_precision(check, out)
     judged = json.loads((out / "engine.json").read_text())["check"]["pictures"]
     assert judged == told + len(list(samples.iterdir()))
-    assert engine.fits(onnx, "bf16", out, samples)
-    assert engine.fits(onnx, "bf16", out)  # those of the last check will do
+    assert check.fits(out)
+    assert Check(onnx, "bf16").fits(out)  # those of the last check will do
     (samples / "another.jpg").write_bytes(b"")
-    assert not engine.fits(onnx, "bf16", out, samples)
+    assert not check.fits(out)
 
 
 def test_it_is_exported_and_proved_in_eight_bits(
@@ -115,7 +117,7 @@ def test_it_is_exported_and_proved_in_eight_bits(
     made = Manifest.load(tmp_path / "onnx" / "manifest.json")
     assert made and made.onnx["classes"] == len(NAMES) and not made.untrained
     quantise.quantise(Quantised(tmp_path / "onnx", drawings, 99), tmp_path / "int8")
-    decision = engine.decide(tmp_path / "int8", "int8")
+    decision = engine.decide(Check(tmp_path / "int8", "int8"))
     assert decision["precision"] == "int8"
 
 

@@ -11,6 +11,7 @@ from scripts.artefacts.exporting import unless_it_fits
 from scripts.artefacts.manifest import why_export
 from scripts.base.errors import UserError
 from scripts.steps import engine, quantise
+from scripts.steps.engine import Check
 from scripts.steps.quantise import Quantised
 from tests.project import picture
 
@@ -45,11 +46,11 @@ def test_a_quantised_network_keeps_its_labels(
     pixels = np.load(out / "reference.npz")["pixels"]
     scores = np.concatenate([network({"input": p[None]}, ["output"])["output"] for p in pixels])
     np.savez(out / "reference.npz", pixels=pixels, scores=scores)
-    assert engine.decide(out, "int8")["check"]["top1_equal"] == 2
+    assert engine.decide(Check(out, "int8"))["check"]["top1_equal"] == 2
     scores[:, 7] = 1000
     np.savez(out / "reference.npz", pixels=pixels, scores=scores)
     with pytest.raises(UserError, match="int8 fails the accuracy check"):
-        engine.decide(out, "int8")
+        engine.decide(Check(out, "int8"))
 
 
 def test_one_picture_is_too_few_to_quantise(exported: Path, tmp_path: Path) -> None:

@@ -40,16 +40,16 @@ def build() -> None:
     why = f"bf16 fails the accuracy check ({AGREED}; {Bound(0.1, 0.99)}); {Agreement(9, 9, 2.4e-6)}"
     with replaced({
         "scripts.artefacts.progress.time.monotonic": lambda: 0.0,
-        "scripts.steps.engine.fits": lambda *_: False,
+        "scripts.steps.engine.Check.fits": lambda *_: False,
         "scripts.steps.engine.decide": lambda *_: {"precision": "fp32", "why": why},
-        "scripts.steps.engine.identity": lambda *_: {},
+        "scripts.steps.engine.Check.identity": lambda *_: {},
         "scripts.steps.engine.files.write": lambda *_: None,
     }):  # fmt: skip
         with progress.step(f"loading mobilenet_v2, weights {WEIGHTS}"):
             pass
         with progress.step("comparing"), progress.step("asking PyTorch itself"):
             pass
-        engine.main(ROOT, ROOT)
+        engine.choose_precision(engine.Check(ROOT), ROOT)
         gate.judge("network", AGREED, Bound(0.5, 0.5))
 
 

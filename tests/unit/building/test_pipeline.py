@@ -20,7 +20,8 @@ from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import CPU, GPU, Decoding, Engine, Layout, Share
 from scripts.repository import model_folders
-from scripts.steps import engine, gate, quantise
+from scripts.steps import gate, quantise
+from scripts.steps.engine import Check
 from tests.project import picture
 
 
@@ -93,15 +94,15 @@ def test_a_missing_weights_file_is_the_users_to_mend() -> None:
 def test_the_engine_is_proved_again_when_the_network_changes(
     artefact: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "engine"
-    assert not engine.fits(artefact, "fp32", out)
-    files.write(out / "engine.json", json.dumps({"identity": engine.identity(artefact, "fp32")}))
-    assert engine.fits(artefact, "fp32", out)
-    assert not engine.fits(artefact, "auto", out)
+    check, out = Check(artefact, "fp32"), tmp_path / "engine"
+    assert not check.fits(out)
+    files.write(out / "engine.json", json.dumps({"identity": check.identity()}))
+    assert check.fits(out)
+    assert not Check(artefact, "auto").fits(out)
     manifest = json.loads((artefact / "manifest.json").read_text())
     manifest["onnx"]["sha256"] = "another"
     (artefact / "manifest.json").write_text(json.dumps(manifest))
-    assert not engine.fits(artefact, "fp32", out)
+    assert not check.fits(out)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from bundle_serving.agreement import Bound
 from scripts.base.errors import UserError
 from scripts.repository import evaluations
 from scripts.steps import engine
-from scripts.steps.engine import Labels
+from scripts.steps.engine import Check, Labels
 
 COUNT = 60
 
@@ -46,7 +46,7 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         how = {"resize": 8, "crop": 8}
         return SimpleNamespace(transform=how, eight_bits=False, check={})
 
-    def prove(onnx: Path, precision: str, why: str, *_: Any, **__: Any) -> dict[str, Any]:
+    def prove(check: Check, precision: str, why: str, *_: Any, **__: Any) -> dict[str, Any]:
         return {"precision": precision, "why": why}
 
     monkeypatch.setattr(engine, "scores", answer)
@@ -59,12 +59,12 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 def test_what_costs_labels_is_not_taken(labels: Labels, wrong: dict[str, int]) -> None:
     wrong |= {"bf16": 12, "int8": 12}
-    decision = engine.decide(labels.float32, "auto", None, labels)
+    decision = engine.decide(Check(labels.float32, "auto", labels=labels))
     assert decision["precision"] == "fp32"
     assert "bf16 is right more seldom (on 60 labelled pictures, against" in decision["why"]
-    assert engine.decide(labels.float32, "auto")["precision"] == "bf16"
+    assert engine.decide(Check(labels.float32, "auto"))["precision"] == "bf16"
     with pytest.raises(UserError, match=r"int8 is right more seldom .*MAX_DROP=1 is the most"):
-        engine.decide(labels.float32, "int8", None, labels)
+        engine.decide(Check(labels.float32, "int8", labels=labels))
 
 
 def test_classes_in_another_order_are_refused_with_the_right_one(
@@ -76,18 +76,18 @@ def test_classes_in_another_order_are_refused_with_the_right_one(
     ordered = evaluations.ORDERED / "test_wrens.txt"
     try:
         with pytest.raises(UserError, match="5% are right, and 95% in that order") as refused:
-            engine.decide(labels.float32, "fp32", None, replace(labels, ordered=ordered))
+            engine.decide(Check(labels.float32, "fp32", labels=replace(labels, ordered=ordered)))
         assert "LABELS=build/eval/test_wrens.txt; for make publish" in refused.value.remedy
         assert ordered.read_text().splitlines() == ["robin", "wren"]
         wrong["fp32"] = 3
-        assert engine.decide(labels.float32, "fp32", None, replace(labels, ordered=ordered))
+        assert engine.decide(Check(labels.float32, "fp32", labels=replace(labels, ordered=ordered)))
     finally:
         ordered.unlink()
 
 
 def test_what_costs_none_is(labels: Labels, wrong: dict[str, int]) -> None:
     wrong |= {"bf16": 1}
-    decision = engine.decide(labels.float32, "auto", None, labels)
+    decision = engine.decide(Check(labels.float32, "auto", labels=labels))
     assert decision["precision"] == "bf16" and "against float32: -1.7 points" in decision["why"]
 
 
@@ -107,5 +107,5 @@ def test_what_fails_in_float32_is_not_sent_there(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(engine, "by_float32", lambda *_: [])
         monkeypatch.setattr(engine, "read_bound", lambda *_: Bound(0.1, 1))
         with pytest.raises(UserError, match=f"{precision} fails the accuracy check") as refused:
-            engine._proof(Path(), precision, "as asked")
+            engine._proof(Check(Path()), precision, "as asked")
         assert ("PRECISION=fp32" in refused.value.remedy) == is_sent
