@@ -63,7 +63,7 @@ def make_row(finding: Finding) -> tuple[Text, str, str]:
 
 def examine(settings: Settings) -> Iterator[Finding]:
     yield _system()
-    yield _python()
+    yield Finding("python", OK, f"Python {platform.python_version()} in {VENV.name}")
     obstacle = engine.why_not_docker()
     is_local = bool(obstacle) or settings.flavour == "local"
     yield from _docker(obstacle, settings)
@@ -93,11 +93,6 @@ def _system() -> Finding:
     if machine == "aarch64":
         return Finding("system", WARNING, found, "ARM64 is less tested: see docs/limits.md")
     return Finding("system", OK, found)
-
-
-def _python() -> Finding:
-    asked = subprocess.run([PYTHON, "--version"], capture_output=True, text=True)
-    return Finding("python", OK, f"{asked.stdout.strip()} in {VENV.name}")
 
 
 def _docker(obstacle: str | None, settings: Settings) -> Iterator[Finding]:

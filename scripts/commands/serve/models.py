@@ -22,12 +22,7 @@ def main() -> None:
 
 
 def make_row(model: Model, main: str) -> tuple[str, str, str, str]:
-    made = "the main pipeline" if model.name == main else ""
-    about = made or describe_source(model.name, model.version), model.reason
-    return model.name, model.version, model.state or "absent", "; ".join(filter(None, about))
-
-
-def describe_source(model: str, version: str) -> str:
-    """From the manifest in the version's folder; empty if there is none."""
-    manifest = Manifest.load(live.REPOSITORY / model / version / "manifest.json")
-    return manifest.describe() if manifest else ""
+    manifest = Manifest.load(live.REPOSITORY / model.name / model.version / "manifest.json")
+    made = "the main pipeline" if model.name == main else manifest.describe() if manifest else ""
+    about = "; ".join(filter(None, (made, model.reason)))
+    return model.name, model.version, model.state or "absent", about
