@@ -2,10 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from collections.abc import Sequence
 
 from scripts.base import console
 from scripts.measuring import server_side
@@ -34,26 +31,28 @@ def measure(
         return [Measurement(configuration, tuple(taken)) for configuration, taken in pairs]
 
     warm_ups = _hardest_of_each(configurations)
-    work = len(warm_ups) * WARM_UP_S + rounds * len(configurations) * seconds
-    runs = len(warm_ups) + rounds * len(configurations)
-    with _progress(work + runs * START_S) as progress:
-        for configuration in warm_ups:
-            progress.show(f"warming up: {configuration.name}")
-            _sample(analyzer, configuration, WARM_UP_S)
-            progress.advance(WARM_UP_S + START_S)
-        for number in range(most):
-            again = number >= rounds
-            wanted = unsure(measure_all()) if again else range(len(configurations))
-            if again:
-                progress.expect(len(wanted) * (seconds + START_S))
-            what = f"round {number + 1}" if again else f"round {number + 1} of {rounds}"
-            if wanted:
-                progress.say(what)
+    planned = len(warm_ups) * WARM_UP_S + rounds * len(configurations) * seconds
+    planned += (len(warm_ups) + rounds * len(configurations)) * START_S
+    began, done = time.monotonic(), 0.0
+    for number in range(most):
+        again = number >= rounds
+        wanted = unsure(measure_all()) if again else range(len(configurations))
+        if not wanted:
+            break
+        planned += len(wanted) * (seconds + START_S) if again else 0
+        pace = (time.monotonic() - began) / done if done else 1.0
+        minutes, rest = divmod(round((planned - done) * pace), 60)
+        what = f"round {number + 1}" if again else f"round {number + 1} of {rounds}"
+        with console.waiting(f"{what}, {minutes}:{rest:02} left") as waiting:
+            for configuration in () if number else warm_ups:
+                waiting.show(f"warming up: {configuration.name}")
+                _sample(analyzer, configuration, WARM_UP_S)
+                done += WARM_UP_S + START_S
             for at in wanted:
-                progress.show(f"{what}: {configurations[at].name}")
+                waiting.show(configurations[at].name)
                 sample = _sample(analyzer, configurations[at], seconds)
                 samples[at].append(dataclasses.replace(sample, number=number))
-                progress.advance(seconds + START_S)
+                done += seconds + START_S
     return measure_all()
 
 
@@ -108,45 +107,3 @@ def _sample(analyzer: PerfAnalyzer, configuration: Configuration, seconds: float
         },
         failure=f"{failed} requests failed" if failed else "",
     )
-
-
-class _Shown:
-    """An animated line in a terminal; elsewhere a line per round."""
-
-    def __init__(self, progress: Progress, task: TaskID, total: float) -> None:
-        self._progress, self._task, self._total = progress, task, total
-        self._began = time.monotonic()
-        self._done = 0.0
-
-    def show(self, what: str) -> None:
-        self._progress.update(self._task, description=what, left=self._describe_rest())
-
-    def say(self, what: str) -> None:
-        if not console.out.is_terminal:
-            console.note(f"{what}, {self._describe_rest()}")
-
-    def expect(self, more: float) -> None:
-        self._total += more
-        self._progress.update(self._task, total=self._total)
-
-    def advance(self, planned: float) -> None:
-        self._done += planned
-        self._progress.advance(self._task, planned)
-
-    def _describe_rest(self) -> str:
-        pace = (time.monotonic() - self._began) / self._done if self._done else 1.0
-        minutes, seconds = divmod(round((self._total - self._done) * pace), 60)
-        return f"{minutes}:{seconds:02} left"
-
-
-@contextmanager
-def _progress(total: float) -> Iterator[_Shown]:
-    columns = (
-        BarColumn(20),
-        TextColumn("{task.fields[left]}"),
-        TextColumn("{task.description}", markup=False),
-    )
-    with Progress(
-        *columns, console=console.out, transient=True, disable=not console.out.is_terminal
-    ) as bar:
-        yield _Shown(bar, bar.add_task("", total=total, left=""), total)

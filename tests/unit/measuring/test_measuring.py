@@ -21,7 +21,7 @@ from bundle_serving.pictures import Transform
 from scripts.artefacts.workspace import Workspace
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.measuring import machine, perf_analyzer, photos, results, server_side
+from scripts.measuring import machine, perf_analyzer, photos, results, rounds, server_side
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.division import Division, list_untrained
 from scripts.measuring.measurement import (
@@ -35,7 +35,6 @@ from scripts.measuring.photos import Inputs
 from scripts.measuring.report import plots
 from scripts.measuring.report.report import headlines
 from scripts.measuring.results import CAUSES, CIRCUMSTANCES, compare
-from scripts.measuring.rounds import unsure
 from scripts.measuring.server_side import Counters
 from scripts.measuring.workload import Configuration, Target, a_few, everything, side_by_side
 from scripts.stacks import gpu
@@ -112,8 +111,27 @@ def test_what_is_uncertain_is_measured_again_with_what_it_is_compared_with() -> 
     steady, shaky = measured(50, 51, 50), measured(10, 20, 30, concurrency=8)
     failed = measured(50, failure="no answer in time", concurrency=1)
     others = network(60, 61, 60), network(60, 61, 60, concurrency=8)
-    assert unsure([steady, shaky, failed, *others]) == [1, 4]
-    assert unsure([steady, failed, network(9, 60, 99)]) == [0, 2]
+    assert rounds.unsure([steady, shaky, failed, *others]) == [1, 4]
+    assert rounds.unsure([steady, failed, network(9, 60, 99)]) == [0, 2]
+
+
+def test_rounds_are_in_turn_and_what_is_unsure_is_measured_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steady, shaky = (Configuration(ENSEMBLE, SMALL, "grpc", 1, each) for each in (1, 8))
+    rates = {1: iter([50.0, 50.0]), 8: iter([9.0, 10.0, 30.0, 20.0, 20.0])}
+    asked: list[int] = []
+
+    def take(_: object, one: Configuration, seconds: float) -> Sample:
+        asked.append(one.concurrency)
+        return Sample(next(rates[one.concurrency]), requests=1)
+
+    monkeypatch.setattr(rounds, "_sample", take)
+    analyzer: Any = None
+    _, found = rounds.measure([steady, shaky], analyzer, 2, 4, 2.0)
+    assert asked == [8, 1, 8, 1, 8, 8, 8]  # the first to warm up
+    assert [each.number for each in found.samples] == [0, 1, 2, 3]
+    assert "- round 1 of 2, 0:12 left" in capsys.readouterr().out
 
 
 def test_processor_time_per_picture() -> None:
