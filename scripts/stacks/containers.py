@@ -103,8 +103,10 @@ class DockerStack:
 
     def prepare(self) -> None:
         self.compose.require_own()
-        for private in self.compose.list_containers(f"{SERVICE}=server", f"{ONE_OFF}=True"):
-            remove(private)  # left by a killed make: it takes cores and memory
+        # Left by a killed make: a private server takes memory, and a step goes on writing.
+        for left in self.compose.list_containers(f"{ONE_OFF}=True"):
+            if left.labels[SERVICE] in ("server", *self.services.values()):
+                remove(left)
         if self._elsewhere:  # refused before anything is built
             self._elsewhere.require_reachable_from_containers()
         let_steps_read(ROOT)

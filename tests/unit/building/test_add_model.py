@@ -160,6 +160,20 @@ def test_nothing_is_left_of_what_failed(network: Path) -> None:
     assert not path.exists() and not list(own.models.glob("test_pets*"))
 
 
+def test_an_addition_that_was_killed_can_be_removed(
+    network: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = Pipeline("test_pets", recipe("test_pets", {"ONNX": str(network)}))
+
+    def write(*_: object) -> None:
+        assert "test_pets" in pipelines.of_the_user()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(own_pipelines, "write_models", write)
+    with pytest.raises(KeyboardInterrupt), write_pipeline(pipeline, ""):
+        pass
+
+
 def test_a_removal_that_was_killed_is_taken_up_again(
     network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

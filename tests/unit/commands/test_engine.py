@@ -22,7 +22,7 @@ from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import ROOT
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks import containers, images, local, state
-from scripts.stacks.compose import ONE_OFF
+from scripts.stacks.compose import ONE_OFF, SERVICE
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.engine import require_done
 from scripts.stacks.state import State
@@ -101,6 +101,8 @@ def test_of_a_full_disk_the_remedy_is_room() -> None:
 
 
 class OfDocker(SimpleNamespace):
+    is_removed = False
+
     def logs(self) -> bytes:
         return b"its log"
 
@@ -110,7 +112,7 @@ class OfDocker(SimpleNamespace):
 
 def test_on_a_full_disk_no_server_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its log cannot be written."""
-    left = OfDocker(is_removed=False)
+    left = OfDocker()
     stack = DockerStack(Settings(DEFAULTS))
     monkeypatch.setattr(stack.compose, "find_beside", lambda: [left])
     monkeypatch.setattr(state, "REFUSED", tmp_path)  # a folder
@@ -126,7 +128,7 @@ def test_ctrl_c_while_a_private_server_starts_leaves_none(
     stack = DockerStack(Settings(DEFAULTS))
 
     def run(*words: str, **_: Any) -> None:
-        started.append(OfDocker(name=words[words.index("--name") + 1], is_removed=False))
+        started.append(OfDocker(name=words[words.index("--name") + 1]))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(stack.compose, "run", run)
@@ -138,19 +140,20 @@ def test_ctrl_c_while_a_private_server_starts_leaves_none(
     assert (tmp_path / "log").read_text() == "its log"
 
 
-def test_a_private_server_of_a_killed_command_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = {"True": OfDocker(is_removed=False), "False": OfDocker(is_removed=False)}
+def test_what_a_killed_command_has_run_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what measures for somebody else."""
+    once = {name: OfDocker(labels={SERVICE: name}) for name in ("server", "export", "sdk")}
     stack = DockerStack(Settings(DEFAULTS))
     monkeypatch.setattr(stack.compose, "require_own", lambda: None)
     monkeypatch.setattr(
         stack.compose,
         "list_containers",
-        lambda *labels: [one for kind, one in there.items() if f"{ONE_OFF}={kind}" in labels],
+        lambda label: [*once.values()] if label == f"{ONE_OFF}=True" else [],
     )
     monkeypatch.setattr(containers, "let_steps_read", Mock(side_effect=UserError("no more", "")))
     with pytest.raises(UserError, match="no more"):
         stack.prepare()
-    assert [each.is_removed for each in there.values()] == [True, False]
+    assert [name for name, each in once.items() if each.is_removed] == ["server", "export"]
 
 
 def test_half_a_wheel_is_not_taken_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
