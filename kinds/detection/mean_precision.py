@@ -95,7 +95,7 @@ class Coco:
         return found
 
     def measure(self, answers: Sequence[Found | None], refused: Mapping[str, str]) -> Measured:
-        table = tabulate(*self._list_read(answers))
+        table = self._tabulate(answers)
         count = sum(found is not None for found in answers)
         once = np.ones(count, np.int64)
 
@@ -112,12 +112,15 @@ class Coco:
     def compute_first(
         self, answers: Sequence[Found | None]
     ) -> Callable[[NDArray[np.int64]], float]:
-        return partial(average, tabulate(*self._list_read(answers)))
+        return partial(average, self._tabulate(answers))
 
-    def _list_read(self, answers: Sequence[Found | None]) -> tuple[list[Truth], list[Found]]:
+    def _tabulate(self, answers: Sequence[Found | None]) -> dict[str, OfClass]:
         pairs = zip(self.truths, answers, strict=True)
         read = [(truth, found) for truth, found in pairs if found is not None]
-        return [truth for truth, _ in read], [found for _, found in read]
+        return {
+            name: OfClass([match(found.get(name, ()), truth, name) for truth, found in read])
+            for name in sorted({name for truth, _ in read for name in truth.boxes})
+        }
 
 
 def was_labelled_lying(picture: Any, width: Any, height: Any) -> bool:
@@ -205,14 +208,6 @@ class OfClass:
             places = np.searchsorted(hits[level] / truths, RECALLS - 1e-9)
             found[level] = best[level][places[places < len(weights)]].sum() / len(RECALLS)
         return found
-
-
-def tabulate(truths: Sequence[Truth], answers: Sequence[Found]) -> dict[str, OfClass]:
-    pairs = [*zip(answers, truths, strict=True)]
-    return {
-        name: OfClass([match(found.get(name, ()), truth, name) for found, truth in pairs])
-        for name in sorted({name for truth in truths for name in truth.boxes})
-    }
 
 
 def average(
