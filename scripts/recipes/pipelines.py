@@ -67,6 +67,11 @@ class Pipeline:
     def ensemble(self) -> str:
         return main_pipeline.DEFAULT if self.name == DEFAULT else self.recipe.ensemble
 
+    @property
+    def candidate(self) -> str:
+        """The ensemble of a version that is tried beside the live one."""
+        return f"{self.ensemble}_candidate"
+
 
 @cache
 def main_name() -> str:

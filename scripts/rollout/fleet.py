@@ -14,7 +14,6 @@ from bundle_serving.address import Address
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU
-from scripts.repository import live
 from scripts.repository.archive import Version
 from scripts.rollout.counts import Clients, read_counts
 from scripts.rollout.rollout import (
@@ -31,8 +30,7 @@ from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Proved, Up
 from scripts.rollout.verdict import Agreement, Figures, Seen
 from scripts.server.evaluating import One
-from scripts.server.layouts import fingerprint, lay_out, layout
-from scripts.server.recover import candidate_of
+from scripts.server.layouts import fingerprint, lay_out_alone
 from scripts.server.served import brings_up
 from scripts.server.triton import triton_api
 from scripts.stacks import state
@@ -61,10 +59,6 @@ class Fleet:
         self._lay_out(self.new)
         count = max(1, round(percent / 100 * (self.stack.replicas or 1)))
         self.stack.try_out(self._switch_back(), count)
-
-    @property
-    def candidate(self) -> str:
-        return candidate_of(self.new.pipeline)
 
     def tell_of_candidate(self, percent: float, seconds: float) -> None:
         """Each live server sends it this share of its clients' requests, for so long."""
@@ -159,9 +153,8 @@ class Fleet:
         return with_pipelines(self.stack, self.server, loads)
 
     def _lay_out(self, version: Version) -> None:
-        how = layout(self.server.settings_at_start.fill_from(version.settings), CPU)
-        lay_out(version, how, live.REPOSITORY)
-        live.leave_only(version)
+        settings = self.server.settings_at_start.fill_from(version.settings)
+        lay_out_alone(version, settings, CPU)
 
 
 def with_pipelines(stack: ManyServers, server: State, loads: Mapping[str, int]) -> State:
@@ -237,9 +230,10 @@ class FleetSwitch:
         servers = self.fleet.servers[new.number]
         try:
             self.fleet.tell_of_candidate(0, LABELLED_S)
-            self._judge_labelled(labelled, self.fleet.candidate)
+            self._judge_labelled(labelled, new.pipeline.candidate)
             clients = CanarysClients(self.fleet, canary)
-            stream.candidate, stream.share = (self.fleet.candidate, new.number), canary / 100
+            stream.candidate = new.pipeline.candidate, new.number
+            stream.share = canary / 100
             what = f"version {new.number} on {len(servers)} of its own, {canary:g}% of the requests"
             seconds, ratio = settings.watch_seconds * CANARY_TIMES, settings.max_p99_ratio
             judge(stream, what, new.number, seconds, ratio, None, clients.find_objection)
@@ -256,8 +250,9 @@ class CanarysClients:
     def __init__(self, fleet: Fleet, percent: float) -> None:
         self._fleet, self._percent = fleet, percent
         self._live, self._told = fleet.find_live(), -HOLDS_S
-        new, live = fleet.new, lambda: self._live
-        self._counted = Clients(live, new.pipeline.ensemble, fleet.candidate, new.number)
+        pipeline, live = fleet.new.pipeline, lambda: self._live
+        names = pipeline.ensemble, pipeline.candidate
+        self._counted = Clients(live, *names, fleet.new.number)
 
     def find_objection(self) -> str | None:
         if time.monotonic() > self._told + HOLDS_S / 3:

@@ -21,7 +21,7 @@ from scripts.repository import live, model_folders
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.rollout.labelled import Contest
-from scripts.server.recover import as_committed, candidate_of
+from scripts.server.recover import as_committed
 from scripts.server.triton.control import Control, pin_steps, serving_both
 from scripts.settings.settings import Settings
 from scripts.stacks.stack import Stack
@@ -54,16 +54,9 @@ class Switch:
         self.running, self.new, self.contest = running, proved.new, proved.contest
         self.old, self.shared, self.engine = running.version, running.shared, running.stack.engine
         self.control = Control(running.server.admin, running.settings.start_timeout)
+        # The ensembles' names.
+        self.pipeline, self.candidate = self.new.pipeline.ensemble, self.new.pipeline.candidate
         self._turned = False
-
-    @property
-    def pipeline(self) -> str:
-        """The ensemble's name."""
-        return self.new.pipeline.ensemble
-
-    @property
-    def candidate(self) -> str:
-        return candidate_of(self.new.pipeline)
 
     @cached_property
     def changes(self) -> list[str]:

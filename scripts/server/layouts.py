@@ -30,6 +30,14 @@ def lay_out(version: Version, how: Layout, target: Path) -> None:
     model_folders.configure(version.pipeline, version.workspace, how, target)
 
 
+def lay_out_alone(version: Version, settings: Settings, engine: Engine) -> Layout:
+    """As the only one in the repository that the server reads."""
+    how = layout(settings, engine)
+    lay_out(version, how, live.REPOSITORY)
+    live.leave_only(version)
+    return how
+
+
 def layout(settings: Settings, engine: Engine) -> Layout:
     preprocessing = Share.preprocessing(settings)
     decoding = Decoding(settings.preprocess, settings.decode, settings.max_megapixels)

@@ -6,7 +6,6 @@ from contextlib import suppress
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.recipes.layout import Engine
-from scripts.recipes.pipelines import Pipeline
 from scripts.repository import history, live, model_folders
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
@@ -58,7 +57,7 @@ def _recover(control: Control, engine: Engine, version: Version, shared: Shared)
     loaded = control.in_use(config, [*version.models, *alike])
     as_committed(control, engine, [*loaded, ensemble])
     with suppress(UserError):  # there may be no candidate
-        control.unload(candidate_of(version.pipeline))
+        control.unload(version.pipeline.candidate)
 
 
 def _lay_out(version: Version, engine: Engine) -> list[str]:
@@ -67,10 +66,6 @@ def _lay_out(version: Version, engine: Engine) -> list[str]:
     live.leave_only(version)
     made = version.workspace
     return model_folders.write_labels(version.pipeline, made, engine, live.REPOSITORY)
-
-
-def candidate_of(pipeline: Pipeline) -> str:
-    return f"{pipeline.ensemble}_candidate"
 
 
 def as_committed(control: Control, engine: Engine, models: Iterable[str]) -> None:

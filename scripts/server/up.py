@@ -33,7 +33,7 @@ from scripts.repository import (
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.server import engines, loaded_beside
-from scripts.server.layouts import fingerprint, hash_layout, lay_out, layout
+from scripts.server.layouts import fingerprint, hash_layout, lay_out, lay_out_alone, layout
 from scripts.server.recover import recover
 from scripts.server.served import brings_up, describe_server, serving, unhealthy_reason
 from scripts.settings.settings import Settings
@@ -82,7 +82,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         version = _build_or_keep(stack, settings, main, seed, shared)
         with ExitStack() as settled:
             with _lay_out_as_before(state.load(), seed, settings):
-                how = _activate(stack, settings, version)
+                how = lay_out_alone(version, settings, stack.engine)
                 _keep_beside(pipelines.find_noted())
                 if elsewhere:
                     _place_others(settings, how)
@@ -124,7 +124,7 @@ def bring_up_beside(pipeline: Pipeline) -> State:
         _furnish(pipeline)
         before = hash_layout(pipeline)
         version = _build_or_keep(stack, settings, pipeline, seed, shared)
-        _activate(stack, settings, version)
+        lay_out_alone(version, settings, stack.engine)
         if stack.many:
             server = stack.many.load(server, version)
         else:
@@ -167,7 +167,7 @@ def lay_out_main(stack: Stack, settings: Settings) -> None:
     if seed:
         recover(None, seed, shared)
     version = _build_or_keep(stack, settings, main, seed, shared)
-    loaded_beside.lay_out(_activate(stack, settings, version))
+    loaded_beside.lay_out(lay_out_alone(version, settings, stack.engine))
     note_main()
     if version == seed:
         console.note(f"{version.describe()}: nothing to lay out")
@@ -317,14 +317,6 @@ def _build_or_keep(
     return version
 
 
-def _activate(stack: Stack, settings: Settings, version: Version) -> Layout:
-    """As the only one in the repository that the server reads."""
-    how = layout(settings, stack.engine)
-    lay_out(version, how, live.REPOSITORY)
-    live.leave_only(version)
-    return how
-
-
 def _went_back(seed: Version, version: Version) -> bool:
     """Whether that version was left for the live one, and nothing else is asked for now."""
     both = version.own_settings.keys() & seed.own_settings.keys()
@@ -430,7 +422,8 @@ def _lay_out_as_before(
         yield
     except BaseException:  # Ctrl-C too
         if known and seed and state.load() == known:
-            _activate(flavour.stack_of(known), known.settings_at_start, seed)
+            engine = flavour.stack_of(known).engine
+            lay_out_alone(seed, known.settings_at_start, engine)
             with suppress(UserError):  # why it failed is what to tell
                 Shared(settings, seed.pipeline).push_live()
         raise

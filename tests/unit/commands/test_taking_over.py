@@ -53,7 +53,7 @@ def live(noted: list[State | None], monkeypatch: pytest.MonkeyPatch) -> list[int
         ),
         "serving": lambda _: make_version(1),
         "build_version": lambda *_: make_version(2),
-        "lay_out": lambda version, *_: laid_out.append(version.number),
+        "lay_out_alone": lambda version, *_: laid_out.append(version.number),
         "fill_from_version": lambda settings, *_: settings,
         "Shared": MagicMock(),
     }.items():
