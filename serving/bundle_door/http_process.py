@@ -90,9 +90,9 @@ class HttpProcess:
             own_id=self.own_id,
         )
 
-    def _wrap(self, handler: Handler, asks: str) -> Handler:
-        shared = Sharing(handler, asks, self.observed, self.served, self.shadowing)
-        measured = measure_handler(shared, asks, self.observed, self.served)
+    def _wrap(self, handler: Handler) -> Handler:
+        shared = Sharing(handler, self.observed, self.served, self.shadowing)
+        measured = measure_handler(shared, self.observed, self.served)
         return self.capturing.keep(measured) if self.capturing else measured
 
     def _note_answer(

@@ -101,6 +101,8 @@ class Service:
                 note,
                 next((name for name, count in names.items() if count > 1), ""),
             )
+            if route.asks:
+                named["model"] = request.query.get("model", route.asks)
             answer = await handler(request, named)
         if encoding and may_be_compressed(incoming.path):
             return await encode_answer(answer, encoding)

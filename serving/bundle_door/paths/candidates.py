@@ -32,7 +32,6 @@ class Sharing:
     model."""
 
     handler: Handler
-    asks: str
     observed: Observer
     served: Served
     shadowing: Shadowing
@@ -43,7 +42,7 @@ class Sharing:
         self._rests_until: dict[Candidate, float] = {}
 
     async def __call__(self, request: Request, named: Mapping[str, str]) -> Answer:
-        model = named["model"] or request.query.get("model", self.asks)
+        model = named["model"]
         if found := self.served.find_elsewhere(model):
             return await self._ask_elsewhere(*found, request, named)
         candidate = self.served.candidates.get(model)
@@ -90,8 +89,7 @@ class Sharing:
         self, model: str, candidate: Candidate, request: Request, named: Mapping[str, str]
     ) -> Answer:
         """By its own name, as where it runs beside the live version."""
-        by_name = replace(request, query={**request.query, "model": model})
-        asked, path = ask_instead(candidate, by_name, {**named, "model": named["model"] and model})
+        asked, path = ask_instead(candidate, request, {**named, "model": model})
         request.note.answered_by = candidate.model
         return await self.handler(asked, path)
 
@@ -124,9 +122,7 @@ def ask_instead(
     """The same question to the candidate."""
     if candidate.servers:
         return replace(request, to=random.choice(candidate.servers)), named
-    if named["model"]:
-        return replace(request), {**named, "model": candidate.model}
-    return replace(request, query={**request.query, "model": candidate.model}), named
+    return replace(request), {**named, "model": candidate.model}
 
 
 def is_chosen(request: Request, candidate: Candidate) -> bool:

@@ -35,13 +35,12 @@ class Observer(Protocol):
     def note_capture(self, outcome: str) -> None: ...
 
 
-def measure_handler(handler: Handler, asks: str, observed: Observer, served: Served) -> Handler:
+def measure_handler(handler: Handler, observed: Observer, served: Served) -> Handler:
     """Of a client that hangs up there is nothing to say."""
 
     def took(request: Request, named: Mapping[str, str], status: int) -> None:
         if not request.is_own:
-            asked = named["model"] or request.query.get("model", asks)
-            model = request.note.answered_by or asked
+            model = request.note.answered_by or named["model"]
             pipeline, version = served.series(model)
             seconds = (time.monotonic_ns() - request.arrived) / 1e9
             make_counter(observed, served, model, HTTP, status, seconds)

@@ -23,10 +23,8 @@ from bundle_door.triton import Triton
 from bundle_door.watching.steps import TIMINGS, Followed, Steps, read_reports, read_timeline
 from bundle_door.wire.inference import Signature, classes_of, from_raw, values
 from bundle_door.wire.multipart import File, files
-from bundle_serving.process.main_pipeline import find_main
 from bundle_serving.protocol.kserve import pb
 
-SENTIMENT = "sentiment_ensemble"
 MOST_LABELS = 1000
 # Of a form's files, each of which may take a core for seconds: the others are left to others.
 AT_ONCE = max(1, len(os.sched_getaffinity(0)) // 2)
@@ -66,7 +64,7 @@ class PlainQuestions:
         try:
             check_query(request, "top", "model", TIMINGS, MASK)
             top_of(request.query)
-            model = request.query.get("model", find_main())
+            model = named["model"]
             form = is_form(request)
             sent = await self._files(request) if form else [File("", request.chunks)]
             signature = await self.triton.signature(model, "")
@@ -101,11 +99,12 @@ class PlainQuestions:
         try:
             check_query(request, TIMINGS)
             check_is_text(request)
-            signature = await self.triton.signature(SENTIMENT, "")
+            model = named["model"]
+            signature = await self.triton.signature(model, "")
             with self.steps.following() as followed:
                 may = request.may_be_repeated
-                asked = from_raw(SENTIMENT, "", request.chunks, signature, (), followed.id, may)
-                found = values(await self.triton.infer(SENTIMENT, asked, request.onwards))
+                asked = from_raw(model, "", request.chunks, signature, (), followed.id, may)
+                found = values(await self.triton.infer(model, asked, request.onwards))
                 (label,), (score,) = found["LABEL"], found["SCORE"]
                 return await add_timings({"label": label, "score": score}, request, followed)
         except Refused as refused:

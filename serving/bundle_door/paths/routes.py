@@ -15,7 +15,7 @@ from bundle_door.elsewhere import Elsewhere
 from bundle_door.front.arrivals import TOLD
 from bundle_door.limits import MOST_NAME
 from bundle_door.paths.api import Api
-from bundle_door.paths.plain import SENTIMENT, PlainQuestions
+from bundle_door.paths.plain import PlainQuestions
 from bundle_door.requests import Request
 from bundle_door.served import Served
 from bundle_door.streams import Streams
@@ -42,7 +42,7 @@ class Route:
     path: re.Pattern[str]
     handlers: Mapping[str, Handler]
     admin: bool = False
-    # Whose requests are measured: the pipeline, where the path does not name it.
+    # Where a model is asked: which, where neither the path nor the query names one.
     asks: str | None = None
 
     @property
@@ -59,11 +59,11 @@ class Route:
                 )
         return {"model": "", "version": "", "region": "", **given}
 
-    def wrap(self, wrapper: Callable[[Handler, str], Handler]) -> Route:
-        """With other handlers, if it asks a model; the wrapper is told which pipeline's."""
+    def wrap(self, wrapper: Callable[[Handler], Handler]) -> Route:
+        """With other handlers, if it asks a model."""
         if self.asks is None:
             return self
-        handlers = {name: wrapper(handler, self.asks) for name, handler in self.handlers.items()}
+        handlers = {name: wrapper(handler) for name, handler in self.handlers.items()}
         return replace(self, handlers=handlers)
 
 
@@ -82,7 +82,7 @@ def for_the_admin(path: str, **handlers: Handler) -> Route:
 def of_plain_questions(plain: PlainQuestions) -> list[Route]:
     return [
         asking("/classify", find_main(), plain.classify),
-        asking("/sentiment", SENTIMENT, plain.sentiment),
+        asking("/sentiment", "sentiment_ensemble", plain.sentiment),
     ]
 
 

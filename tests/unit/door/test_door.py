@@ -737,7 +737,7 @@ def test_the_files_of_a_form_take_turns(monkeypatch: pytest.MonkeyPatch) -> None
     triton = Counting()
     plain = PlainQuestions(triton, Steps(lambda report: None))  # type: ignore[arg-type]
     form = Request("POST", "/classify", {"content-type": FORM}, chunks=[part() * 200 + b"--b--"])
-    results = json.loads(asyncio.run(plain.classify(form, {})).body)["results"]
+    results = json.loads(asyncio.run(plain.classify(form, {"model": "m"})).body)["results"]
     assert len(results) == 200 and all(each["labels"][0]["label"] == "a" for each in results)
     assert triton.most == AT_ONCE
 
@@ -757,7 +757,7 @@ def test_the_pictures_of_a_form_are_bounded_together() -> None:
     steps, triton = Steps(lambda report: None), Reporting()
     plain = PlainQuestions(triton, steps)  # type: ignore[arg-type]
     form = Request("POST", "/classify", {"content-type": FORM}, chunks=[part() * 9 + b"--b--"])
-    answer = asyncio.run(plain.classify(form, {}))
+    answer = asyncio.run(plain.classify(form, {"model": "m"}))
     results = json.loads(answer.body)["results"]
     assert (
         answer.status == 200 and ["labels" in each for each in results] == [True] * 3 + [False] * 6
@@ -845,7 +845,9 @@ def test_sentiment_takes_the_text_itself(
     headers: dict[str, str], chunks: list[bytes], why: str
 ) -> None:
     plain = PlainQuestions(Counting(), Steps(lambda report: None))  # type: ignore[arg-type]
-    answer = asyncio.run(plain.sentiment(Request("POST", "/sentiment", headers, {}, chunks), {}))
+    answer = asyncio.run(
+        plain.sentiment(Request("POST", "/sentiment", headers, {}, chunks), {"model": "m"})
+    )
     remedy = "send the text as it is: curl --data 'What a day!'"
     expected = {"error": {"cause": f"the body is {why}", "remedy": remedy}}
     assert (answer.status, json.loads(answer.body)) == (400, expected)

@@ -221,7 +221,7 @@ def test_a_fault_of_the_door_counts_as_one(tmp_path: Path) -> None:
 
     observed, served = Observed(), Served(cast(Triton, None), tmp_path)
     served._ready, served._asked = set(), math.inf
-    handler = measure_handler(fail, "m", observed, served)
+    handler = measure_handler(fail, observed, served)
 
     async def ask() -> None:
         request = Request("POST", "/v2/models/m/infer", {})
