@@ -45,9 +45,7 @@ def save(
     onnx.checker.check_model(path, full_check=True)
 
 
-def trace_to_file(
-    module: torch.nn.Module, name: str, example: torch.Tensor, output: str, path: Path
-) -> None:
+def trace_to_file(module: torch.nn.Module, name: str, example: torch.Tensor, path: Path) -> None:
     """By the exporter before, for what the new one cannot do; of any batch."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -57,6 +55,6 @@ def trace_to_file(
             path,
             dynamo=False,
             input_names=[name],
-            output_names=[output],
-            dynamic_axes={name: {0: "batch"}, output: {0: "batch"}},
+            output_names=["output"],
+            dynamic_axes={name: {0: "batch"}, "output": {0: "batch"}},
         )

@@ -2,7 +2,7 @@
 ends. Pure functions on a graph."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -104,9 +104,7 @@ class _Graph:
         if kind in GIVEN:
             return GIVEN[kind]
         if kind == "Constant":
-            return _of_values(
-                next((each.t for each in node.attribute if each.name == "value"), None)
-            )
+            return _of_values(_attribute(node, "value"))
         if kind in KEEPING:
             return self.ends(node.input[0], depth)
         if kind == "Clip":
@@ -167,9 +165,4 @@ def _combine_ends(kind: str, parts: list[Ends]) -> Ends:
         corners = [BETWEEN[kind](one, other) for one in (low, high) for other in (least, most)]
         return ANY if any(map(math.isnan, corners)) else (min(corners), max(corners))
     lows, highs = zip(*parts, strict=True)
-    low_of, high_of = _CHOSEN.get(kind, (min, max))
-    return low_of(lows), high_of(highs)
-
-
-_Chooser = Callable[[Iterable[float]], float]
-_CHOSEN: dict[str, tuple[_Chooser, _Chooser]] = {"Max": (max, max), "Min": (min, min)}
+    return (max if kind == "Max" else min)(lows), (min if kind == "Min" else max)(highs)

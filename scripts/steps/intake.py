@@ -386,7 +386,7 @@ def _trace(module: Any, example: Any, path: Path) -> None:
 
     remedy = f"try another SIZE=, or save it as {SAVE}"
     with reword_faults("PyTorch cannot export it to ONNX", remedy):
-        trace_to_file(module, "pixels", example, "output", path)
+        trace_to_file(module, "pixels", example, path)
 
 
 def _require_the_same(module: Any, example: Any, path: Path) -> None:

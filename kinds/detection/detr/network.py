@@ -187,7 +187,7 @@ def to_onnx(model: nn.Module, side: int, answers: str, path: Path) -> None:
     except Exception:
         path.unlink(missing_ok=True)
     with reword_faults("PyTorch cannot export it to ONNX", ANOTHER):
-        trace_to_file(model, "input", example, "output", path)
+        trace_to_file(model, "input", example, path)
     _require_the_same(model, side, answers, path)
 
 
