@@ -13,7 +13,7 @@ from kinds.sound.drawings import NAMES
 from kinds.sound.serving.sounds import LOG_MEL, SHARES, Hearing
 from kinds.sound.source import DRAWN, Listener, drop_longest
 from scripts.artefacts.drawn.network import make_convolution
-from scripts.artefacts.manifest import count_of, lines_of
+from scripts.artefacts.manifest import lines_of, require_labels
 from scripts.artefacts.onnx_file import BATCH, save
 from scripts.base.errors import UserError
 from scripts.steps.networks import fill_weights, origin_of, read_state
@@ -114,10 +114,5 @@ def _of_file(path: Path) -> tuple[nn.Module, int]:
 
 def _labels(spec: Listener, classes: int) -> list[str]:
     labels = lines_of(spec.labels) or [f"class {number}" for number in range(classes)]
-    if len(labels) != classes:
-        raise UserError(
-            f"{spec.labels} has {count_of(labels)}, and {Path(spec.weights).name} "
-            f"{classes} classes",
-            "give one label per line, in the order of the training",
-        )
+    require_labels(labels, classes, spec.labels, Path(spec.weights).name)
     return labels

@@ -20,6 +20,7 @@ from scripts.artefacts.manifest import (
     of_file,
     of_labels,
     read_pins,
+    require_labels,
     tell_repeated,
     write_manifest,
 )
@@ -136,11 +137,8 @@ def _require_equal(expected: Any, found: Any, otherwise: str) -> Agreement:
 
 
 def labels_for(given: list[str], classes: Any, spec: Table) -> list[str]:
-    if given and len(given) != len(classes):
-        raise UserError(
-            f"{spec.labels} has {len(given)} labels, and {spec.source.name} {len(classes)} classes",
-            "give one label per line, in the model's order",
-        )
+    if given:
+        require_labels(given, len(classes), spec.labels, spec.source.name)
     if given != list(classes) and sorted(given) == sorted(classes):
         raise UserError(
             f"{spec.labels} has the classes of {spec.source.name} in another order",

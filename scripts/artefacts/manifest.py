@@ -91,12 +91,8 @@ class OfTorchvision:
         named = lines_of(self.labels)
         if not named and classes == len(published):
             return published
-        if named and len(named) != classes:
-            raise UserError(
-                f"{self.labels} has {count_of(named)}, and {Path(self.weights).name} "
-                f"{classes} classes{besides}",
-                "give one label per line, in the order of the training",
-            )
+        if named:
+            require_labels(named, classes, self.labels, Path(self.weights).name, besides)
         return named or [f"class {first + number}" for number in range(classes)]
 
 
@@ -233,10 +229,17 @@ def lines_of(labels: Path | None) -> list[str]:
     return [line.strip() for line in text.rstrip().splitlines()]
 
 
-def count_of(labels: list[str]) -> str:
-    """For messages: 11 labels (line 6 is empty)."""
-    empty = f" (line {labels.index('') + 1} is empty)" if "" in labels else ""
-    return f"{len(labels)} label{'s' * (len(labels) != 1)}{empty}"
+def require_labels(
+    labels: list[str], classes: int, file: Path | None, of: str, besides: str = ""
+) -> None:
+    """As many as its classes."""
+    if len(labels) != classes:
+        empty = f" (line {labels.index('') + 1} is empty)" if "" in labels else ""
+        count = f"{len(labels)} label{'s' * (len(labels) != 1)}{empty}"
+        raise UserError(
+            f"{file} has {count}, and {of} {classes} classes{besides}",
+            "give one label per line, in the order of the training",
+        )
 
 
 def tell_repeated(labels: list[str]) -> None:

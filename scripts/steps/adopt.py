@@ -13,7 +13,7 @@ from typing import Any
 from bundle_serving.agreement import Bound, compare
 from bundle_serving.networks import is_ir
 from scripts.artefacts.exporting import start, unless_it_fits
-from scripts.artefacts.manifest import EXPECTED, Foreign, count_of, lines_of
+from scripts.artefacts.manifest import EXPECTED, Foreign, lines_of, require_labels
 from scripts.artefacts.progress import step, tell
 from scripts.base import files
 from scripts.base.errors import UserError
@@ -97,11 +97,7 @@ def labels_for(labels: list[str], classes: int, source: Path | None, network: st
         return [f"class {each}" for each in range(classes)]
     if len(labels) == 1 and classes == 2:
         labels = [f"not {labels[0]}", *labels]
-    if len(labels) != classes:
-        raise UserError(
-            f"{source} has {count_of(labels)}, and {network} {classes} classes",
-            "give one label per line, in the network's order",
-        )
+    require_labels(labels, classes, source, network)
     return labels
 
 
