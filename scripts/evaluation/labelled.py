@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,9 +149,13 @@ def read_rows(path: Path) -> list[Mapping[str, str]]:
         text = path.read_text(encoding="utf-8-sig").lstrip("\n")
         if path.suffix == ".jsonl":
             return [_as_texts(json.loads(line)) for line in text.split("\n") if line.strip()]
-        of_csv = max(",;\t", key=text.partition("\n")[0].count)
-        separator = "\t" if path.suffix == ".tsv" else of_csv
-        lines = [line for line in csv.reader(io.StringIO(text), delimiter=separator) if line]
+        if path.suffix == ".tsv":
+            lines, unquoted = _split(text, "\t"), _split(text, "\t", quoting=csv.QUOTE_NONE)
+            # A quote that begins a text, and ends none, takes in the lines that follow.
+            if len(unquoted) > len(lines) and len({*map(len, unquoted)}) == 1:
+                lines = unquoted
+        else:
+            lines = _split(text, max(",;\t", key=text.partition("\n")[0].count))
     except (OSError, ValueError, TypeError, AttributeError, csv.Error) as fault:
         raise UserError(f"cannot read {path} ({fault})", f"name {', '.join(LISTS)}") from None
     known, first = {*INPUTS, *TEXTS, *LABELS}, 1
@@ -165,6 +170,11 @@ def read_rows(path: Path) -> list[Mapping[str, str]]:
             )
     header, *rest = ([*map(str.strip, line)] for line in lines or [[]])
     return [dict(zip(header, line, strict=True)) for line in rest]
+
+
+def _split(text: str, separator: str, **how: Any) -> list[list[str]]:
+    rows = csv.reader(io.StringIO(text), delimiter=separator, **how)
+    return [row for row in rows if row]
 
 
 def _as_texts(row: Mapping[str, object]) -> dict[str, str]:

@@ -134,6 +134,16 @@ def test_commas_separate_nothing_in_a_tsv(tmp_path: Path) -> None:
     assert found.items[0] == Item("row 1", "good", "Well, well, well")
 
 
+def test_a_quote_that_does_not_end_takes_in_no_other_line(tmp_path: Path) -> None:
+    content = 'text\tlabel\n"Not a good day, he said.\tbad\nA good one.\tgood\nSo I "think"\tgood\n'
+    found = read_texts(write(tmp_path / "val.tsv", content))
+    assert [item.label for item in found.items] == ["bad", "good", "good"]
+    assert found.items[0].source == '"Not a good day, he said.'
+    quoted = 'text\tlabel\n"A day\nof ""two""\tlines"\tgood\n'
+    found = read_texts(write(tmp_path / "quoted.tsv", quoted))
+    assert found.items == [Item("row 1", "good", 'A day\nof "two"\tlines')]
+
+
 def test_a_slash_is_none_in_the_name_of_a_folder(tmp_path: Path) -> None:
     write(tmp_path / "church_outdoor" / "1.jpg")
     found = read_files(tmp_path, PICTURES.has)
