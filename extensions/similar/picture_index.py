@@ -9,6 +9,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -57,12 +58,8 @@ def stamp(path: str) -> Stamp | None:
 
 def is_gone(path: str) -> bool:
     """And not merely in a folder that this user may not read."""
-    try:
-        Path(path).stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
+    with suppress(OSError):
+        return not Path(path).exists()
     return False
 
 
