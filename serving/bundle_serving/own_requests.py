@@ -16,17 +16,12 @@ def id_of(admin_key: str) -> str:
     return hmac.digest(admin_key.encode(), b"own requests", hashlib.sha256).hex()
 
 
-def is_own(request: Any) -> bool:
-    """As a step tells it, among those that it is to answer."""
-    own = os.environ.get(VARIABLE)
-    return bool(own) and request.request_id() == own
-
-
-class _Own:
-    """Programs that were published by 1.3 or earlier ask `request in own_requests`."""
+class OwnRequests:
+    """As a step tells them, among those that it is to answer: so published programs ask."""
 
     def __contains__(self, request: Any) -> bool:
-        return is_own(request)
+        own = os.environ.get(VARIABLE)
+        return bool(own) and request.request_id() == own
 
 
-own_requests = _Own()
+own_requests = OwnRequests()

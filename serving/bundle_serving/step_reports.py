@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from bundle_serving import work
 from bundle_serving.identity import identity
-from bundle_serving.own_requests import is_own
+from bundle_serving.own_requests import own_requests
 from bundle_serving.process import sockets, traces
 from bundle_serving.process.sockets import STEPS_VARIABLE
 
@@ -240,18 +240,18 @@ def report(
     network: str,
 ) -> None:
     """`failed` are numbers of requests. Our own are left out, with all that is known of them."""
-    theirs = [each for each in requests if not is_own(each) and not reports.warm_ups]
+    theirs = [each for each in requests if each not in own_requests and not reports.warm_ups]
     if not theirs:
         reports.forget()
         return
     of_rows = [each for each in requests for _ in range(rows_of(each))]
-    ours = {row: each for row, each in enumerate(of_rows) if is_own(each)}
+    ours = {row: each for row, each in enumerate(of_rows) if each in own_requests}
     reports.leave_out(ours, [each.inputs()[0].shape()[-1] for each in ours.values()])
     rows = len(of_rows) - len(ours)
     ids = [each.request_id() for each in theirs]
     found = (traces.traceparent(each.parameters()) for each in theirs if reports.traced)
     followed = [each for each in found if each]
-    failures = sum(not is_own(requests[number]) for number in failed)
+    failures = sum(requests[number] not in own_requests for number in failed)
     reports.report_execution(model, version, ids, began, failures, rows, followed, network)
 
 

@@ -311,7 +311,7 @@ def test_the_id_of_our_own_requests_is_the_admin_keys(monkeypatch: pytest.Monkey
     assert own_requests.id_of("one key") == own_requests.id_of("one key")
     assert own_requests.id_of("one key") != own_requests.id_of("another")
     monkeypatch.setenv(own_requests.VARIABLE, "")
-    assert not own_requests.is_own(Asked("", 1, 1))
+    assert Asked("", 1, 1) not in own_requests.own_requests
     monkeypatch.setenv(own_requests.VARIABLE, "ours")
     assert Asked("ours", 1, 1) in own_requests.own_requests  # as programs of 1.3 ask
 
