@@ -39,6 +39,7 @@ CLOSE = 2.0
 SAME = 0.001  # of the largest score
 SAME_IN_HALF = 0.02  # or in other types than float32
 SAVE = "torch.jit.trace(network, example).save(…), torch.export.save(…) or torch.onnx.export(…)"
+AGAIN = f"save it again: {SAVE}"
 
 
 def main(
@@ -96,7 +97,6 @@ def take(
 def _of_torch(source: Path, size: Size | None, path: Path, trusted: bool) -> Found:
     import torch
 
-    sides = size or (224, 224)
     if source.suffix == ".pt2":
         torch_files.require_no_pickles(source)
         if not trusted:
@@ -105,13 +105,11 @@ def _of_torch(source: Path, size: Size | None, path: Path, trusted: bool) -> Fou
                 torch_files.TRUST,
             )
         with step(f"exporting {source.name} to ONNX"):
-            try:
+            with reword_faults(f"{source.name} cannot be exported", AGAIN):
                 program = torch.export.load(source)
                 torch.onnx.export(
                     program, (), path, dynamo=True, external_data=False, verbose=False
                 )
-            except Exception as fault:
-                raise _unreadable(source, fault) from None
             _require_the_program(program, path)
         return Found()
     if (word := torch_files.reaches_out(source)) and not trusted:
@@ -128,32 +126,25 @@ def _of_torch(source: Path, size: Size | None, path: Path, trusted: bool) -> Fou
             raise UserError(
                 f"{source.name} does not say what size of pictures it takes", "say it: SIZE=224"
             )
-        example = _find_accepted(module, source, sides)
+        example = _find_accepted(module, source, size)
         _trace(module, example, path)
         _require_the_same(module, example, path)
     return Found()
 
 
-def _find_accepted(module: Any, source: Path, sides: Size) -> Any:
+def _find_accepted(module: Any, source: Path, size: Size) -> Any:
     """Pictures in colour, or else grey ones."""
     import torch
 
     for channels in (3, 1):
-        example = torch.zeros(2, channels, *sides)
+        example = torch.zeros(2, channels, *size)
         try:
-            with torch.inference_mode():
+            with reword_faults(f"{source.name} cannot be exported", AGAIN), torch.inference_mode():
                 module(example)
             return example
-        except Exception as fault:
-            refusal = _unreadable(source, fault)
+        except UserError as fault:
+            refusal = fault
     raise refusal
-
-
-def _unreadable(source: Path, fault: Exception) -> UserError:
-    message = " ".join(str(fault).split())[:200]
-    return of_the_machine(fault) or UserError(
-        f"{source.name} cannot be exported: {message}", f"save it again: {SAVE}"
-    )
 
 
 def _no_network(source: Path) -> UserError:
