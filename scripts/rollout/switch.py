@@ -21,7 +21,7 @@ from scripts.repository import live, model_folders
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.rollout.labelled import Contest
-from scripts.server.recover import as_committed
+from scripts.server.recover import serve_alone
 from scripts.server.triton.control import Control, pin_steps, serving_both
 from scripts.settings.settings import Settings
 from scripts.stacks.stack import Stack
@@ -98,7 +98,7 @@ class Switch:
         self._fix(self.new)
 
     def settle(self) -> None:
-        self._leave_only(self.new)
+        self._serve_alone(self.new)
 
     def back(self, failing: bool = False) -> None:
         """Returns to the old version alone, from any point: what settles may have removed it."""
@@ -106,7 +106,7 @@ class Switch:
         if self._turned:
             with suppress(UserError):  # the old version may be gone; it comes back below
                 self._fix(self.old)
-        self._leave_only(self.old)
+        self._serve_alone(self.old)
 
     def _fix(self, version: Version) -> None:
         # The network's labels come later: Triton would reload the network for them, from its config
@@ -116,15 +116,8 @@ class Switch:
             self.shared.push_live()
         self.control.load(self.pipeline, pin_steps(self._config(self.pipeline), version.models))
 
-    def _leave_only(self, version: Version) -> None:
-        live.leave_only(version)
-        made = version.workspace
-        alike = model_folders.write_labels(version.pipeline, made, self.engine, live.REPOSITORY)
-        self.shared.push_live()
-        with suppress(UserError):  # it may not be loaded yet
-            self.control.unload(self.candidate)
-        alike = self.control.in_use(self._config(self.pipeline), alike)
-        as_committed(self.control, self.engine, [*self.changes, self.pipeline, *alike])
+    def _serve_alone(self, version: Version) -> None:
+        serve_alone(self.control, self.engine, version, self.shared, self.changes)
 
     def _config(self, model: str) -> ModelConfig:
         return model_folders.config_in_use(live.REPOSITORY, model, self.engine)

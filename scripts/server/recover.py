@@ -27,7 +27,8 @@ def recover(server: State | None, version: Version, shared: Shared) -> bool:
             limit = server.settings_at_start.start_timeout
             stack = flavour.stack_of(server)
             if stack.many:
-                _lay_out(version, stack.engine)
+                live.place(version, live.REPOSITORY)
+                _leave_only(version, stack.engine)
                 if server.pipelines.get(version.pipeline.ensemble) == version.number:
                     stack.many.go_back(server)
                 else:  # the other one had come to its end, and was not recorded
@@ -50,26 +51,27 @@ def _recover(control: Control, engine: Engine, version: Version, shared: Shared)
     # If a folder were removed while it is loading, the model's process would end silently, and
     # Triton would wait for it forever.
     control.wait_for(version.models)
-    alike = _lay_out(version, engine)
+    serve_alone(control, engine, version, shared, version.models)
+
+
+def serve_alone(
+    control: Control, engine: Engine, version: Version, shared: Shared, models: Iterable[str]
+) -> None:
+    """Loads these of its models anew, without the other version, and unpins them. The repository's
+    own configs are passed explicitly: a load without a config does nothing if no file is newer, and
+    would keep the steps pinned."""
+    alike = _leave_only(version, engine)
     shared.push_live()
-    ensemble = version.pipeline.ensemble
-    config = model_folders.config_in_use(live.REPOSITORY, ensemble, engine)
-    loaded = control.in_use(config, [*version.models, *alike])
-    as_committed(control, engine, [*loaded, ensemble])
     with suppress(UserError):  # there may be no candidate
         control.unload(version.pipeline.candidate)
+    ensemble, read = version.pipeline.ensemble, model_folders.config_in_use
+    loaded = control.in_use(read(live.REPOSITORY, ensemble, engine), [*models, *alike])
+    for model in (*loaded, ensemble):
+        control.load(model, read(live.REPOSITORY, model, engine))
 
 
-def _lay_out(version: Version, engine: Engine) -> list[str]:
+def _leave_only(version: Version, engine: Engine) -> list[str]:
     """Returns the other ensembles whose labels changed with its own."""
-    live.place(version, live.REPOSITORY)
     live.leave_only(version)
     made = version.workspace
     return model_folders.write_labels(version.pipeline, made, engine, live.REPOSITORY)
-
-
-def as_committed(control: Control, engine: Engine, models: Iterable[str]) -> None:
-    """Passes the repository's own configs explicitly: a load without a config does nothing if no
-    file is newer, and would keep the steps pinned."""
-    for model in models:
-        control.load(model, model_folders.config_in_use(live.REPOSITORY, model, engine))
