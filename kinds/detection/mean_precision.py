@@ -78,7 +78,7 @@ class Coco:
         if lying := [
             each.name
             for each, of in zip(items, content["images"], strict=True)
-            if was_labelled_lying(each.source, of.get("width"), of.get("height"))
+            if is_labelled_lying(each.source, of.get("width"), of.get("height"))
         ]:
             raise UserError(
                 f"{len(lying)} pictures of {path.name} were labelled without regard to their EXIF, "
@@ -123,7 +123,7 @@ class Coco:
         }
 
 
-def was_labelled_lying(picture: Any, width: Any, height: Any) -> bool:
+def is_labelled_lying(picture: Any, width: Any, height: Any) -> bool:
     """As it lies in its file, though it is to be seen on its side."""
     from PIL import ExifTags, Image
 
