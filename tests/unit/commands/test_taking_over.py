@@ -6,7 +6,7 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock, Mock
+from unittest.mock import MagicMock, Mock, call
 
 import pytest
 
@@ -148,11 +148,27 @@ def test_servers_that_had_all_been_replaced_get_the_live_version_back(
     many, shared, version = MagicMock(), MagicMock(), make_version(1)
     begun = history.Event("", history.BEGINS, 2, "rollout")
     monkeypatch.setattr(history, "read", lambda _: [begun])
-    monkeypatch.setattr(recover, "_lay_out", lambda *_: [])
+    monkeypatch.setattr(recover, "_leave_only", lambda *_: [])
+    monkeypatch.setattr("scripts.repository.live.place", lambda *_: None)
     monkeypatch.setattr(flavour, "stack_of", lambda _: MagicMock(many=many))
     assert recover.recover(replace(KNOWN, pipelines={"birds": at}), version, shared)
-    assert [call[0] for call in many.method_calls] == [then]
+    assert [each[0] for each in many.method_calls] == [then]
     shared.record.assert_called_once_with(history.STAYED, 2, "rollout", history.CUT_OFF)
+
+
+def test_a_switch_ends_with_one_version_and_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ensemble last: until then it asks what it did."""
+    control = MagicMock(in_use=lambda _, models: [*models])
+    version: Any = SimpleNamespace(pipeline=pipelines.Pipeline("birds", MagicMock(ensemble="birds")))
+    monkeypatch.setattr(recover, "_leave_only", lambda *_: ["alike"])
+    monkeypatch.setattr(
+        "scripts.repository.model_folders.config_in_use", lambda _, model, engine: f"of {model}"
+    )
+    recover.serve_alone(control, CPU, version, MagicMock(), ["network"])
+    control.assert_has_calls([
+        call.unload("birds_candidate"),
+        *(call.load(each, f"of {each}") for each in ("network", "alike", "birds")),
+    ])  # fmt: skip
 
 
 @pytest.mark.parametrize("is_there", [False, True])
