@@ -159,7 +159,8 @@ def test_servers_that_had_all_been_replaced_get_the_live_version_back(
 def test_a_switch_ends_with_one_version_and_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     """The ensemble last: until then it asks what it did."""
     control = MagicMock(in_use=lambda _, models: [*models])
-    version: Any = SimpleNamespace(pipeline=pipelines.Pipeline("birds", MagicMock(ensemble="birds")))
+    pipeline = pipelines.Pipeline("birds", MagicMock(ensemble="birds"))
+    version: Any = SimpleNamespace(pipeline=pipeline)
     monkeypatch.setattr(recover, "_leave_only", lambda *_: ["alike"])
     monkeypatch.setattr(
         "scripts.repository.model_folders.config_in_use", lambda _, model, engine: f"of {model}"
