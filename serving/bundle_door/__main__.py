@@ -70,7 +70,7 @@ def read_options(options: argparse.Namespace) -> Given:
         Path(options.repository) if options.repository else None,
         options.log_format,
         Traces(collector, options.otel_traces_sampler_arg) if collector else None,
-        options.state_folder,
+        options.state_folder or options.run_dir,
         options.relay_folder,
         options.door_processes,
         options.keep,

@@ -63,11 +63,11 @@ async def serve(given: Given) -> None:
     keep_pages()
     stop = envoy_process.listen_for_stop()
     async with contextlib.AsyncExitStack() as stack:
-        observed = Observed(References(given.state_folder or given.run_dir, given.repository))
+        observed = Observed(References(given.state_folder, given.repository))
         key_file = given.exposure.api_keys
         keys = Keys(key_file, given.admin_key) if key_file else None
         process = HttpProcess(given, observed, keys, observed.report)
-        folder, served, capturing = process.folder, process.served, process.capturing
+        folder, served = process.folder, process.served
         observed.drift.is_there = served.is_there
         if keys:
             keys.find_most_rows = served.find_most_rows
@@ -113,7 +113,7 @@ async def serve(given: Given) -> None:
             tidy(process.load, keeps_log=True),
             served.learn(),
             take_singles(process),
-            *([capturing.remove_old()] if capturing else []),
+            process.capturing.remove_old(),
             watch_memory(process.load, streams),
         ):
             stack.callback(asyncio.create_task(work).cancel)
@@ -159,7 +159,7 @@ def list_routes(
         *of_observed(observed, served.look),
         *(of_candidates(process.folder, served) if given.has_others else []),
         *PageData(given.run_dir, served, observed, process.load).routes(),
-        *(process.capturing.routes() if process.capturing else []),
+        *process.capturing.routes(),
     ]
 
 
@@ -204,10 +204,9 @@ async def take_free_ports(relay: Path) -> None:
 
 async def take_singles(process: HttpProcess) -> None:
     """While a model has a candidate, or requests are kept, single messages over gRPC come here."""
-    share, capturing = 0, process.capturing
-    keeps = capturing is not None and capturing.keeps
+    share = 0
     while True:
-        if (wanted := 100 * bool(keeps or process.served.candidates)) != share:
+        if (wanted := 100 * bool(process.capturing.keeps or process.served.candidates)) != share:
             with contextlib.suppress(OSError):
                 if await envoy_process.set_runtime(process.folder, envoy.SHARING, wanted):
                     share = wanted

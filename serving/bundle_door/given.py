@@ -33,8 +33,8 @@ class Given:
     repository: Path | None = None
     log_format: str = TEXT
     traces: Traces | None = None
-    # What outlives the run folder's container.
-    state_folder: Path | None = None
+    # What outlives the run folder's container, where that has one.
+    state_folder: Path = Path()
     # Where a relay hands on what comes to its ports.
     relay_folder: Path | None = None
     # Of the HTTP service; and Envoy's threads.

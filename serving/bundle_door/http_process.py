@@ -72,11 +72,9 @@ class HttpProcess:
         self.api = Api(self.triton, self.steps, self.own_id, keys)
         self.plain = PlainQuestions(self.triton, self.steps, keys)
         self.log = RequestLog(given.log_format)
-        self.capturing: Capturing | None = None
-        if given.state_folder:
-            folder = given.state_folder / FOLDER
-            kept = Captures(folder, given.keep_bytes, given.keep_days, given.keep_for)
-            self.capturing = Capturing(given.keep, kept, observed)
+        folder = given.state_folder / FOLDER
+        kept = Captures(folder, given.keep_bytes, given.keep_days, given.keep_for)
+        self.capturing = Capturing(given.keep, kept, observed)
         self.shadowing = Shadowing(observed, self.load)
 
     def build_service(self, routes: Sequence[Route]) -> Service:
@@ -92,8 +90,7 @@ class HttpProcess:
 
     def _wrap(self, handler: Handler) -> Handler:
         shared = Sharing(handler, self.observed, self.served, self.shadowing)
-        measured = measure_handler(shared, self.observed, self.served)
-        return self.capturing.keep(measured) if self.capturing else measured
+        return self.capturing.keep(measure_handler(shared, self.observed, self.served))
 
     def _note_answer(
         self, incoming: Incoming, note: Note, status: int, size: int, duration: int

@@ -38,8 +38,7 @@ class Singles:
         self._served, self._shadowing = process.served, process.shadowing
         self._keys, self._own_id = keys, process.own_id
         self._share = Sharing(self._ask, process.observed, self._served, self._shadowing, GRPC)
-        capturing = process.capturing
-        self._handle = capturing.keep(self._answer) if capturing else self._answer
+        self._handle = process.capturing.keep(self._answer)
 
     async def answer(
         self, message: bytes, context: grpc.aio.ServicerContext[bytes, bytes]
