@@ -127,7 +127,7 @@ class Function(Recipe):
             self.question(inputs.encode())
 
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
-        (answer,) = ask_tensors(server, self.ensemble, [self.read_question(asked)])
+        (answer,) = ask_tensors(server.address, self.ensemble, [self.read_question(asked)])
         for each in self._answers(answer):
             print(json.dumps({name: _show_tensor(tensor) for name, tensor in each.items()}))
         return 0

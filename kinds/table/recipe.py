@@ -146,7 +146,7 @@ class Table(Recipe):
         self._questions(asked)
 
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
-        answers = ask_tensors(server, self.ensemble, self._questions(asked))
+        answers = ask_tensors(server.address, self.ensemble, self._questions(asked))
         given = [row for answer in answers for row in answer["OUTPUT"].reshape(-1, self.values)]
         if environment.get("JSON"):
             for line in self._as_json(given):
@@ -201,7 +201,7 @@ class Table(Recipe):
         from bundle_client import Label
 
         question = self.question(str(item.source).encode())
-        (answer,) = ask_tensors(asked.server, asked.model, [question])
+        (answer,) = ask_tensors(asked.server.address, asked.model, [question])
         (row,) = answer["OUTPUT"]
         return [
             Label(int(each), self.classes[each], float(row[each]))

@@ -8,24 +8,19 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import tritonclient.grpc
 from numpy.typing import NDArray
-from tritonclient.utils import InferenceServerException
 
 from scripts.base import console
-from scripts.base.errors import UserError
 from scripts.measuring import machine
 from scripts.measuring.photos import Inputs
 from scripts.measuring.workload import CASCADE, Subject, Target, make_target
 from scripts.recipes import pipelines
+from scripts.recipes.asking import ask_tensors
 from scripts.recipes.pipelines import Pipeline
-from scripts.server.triton import triton_api, triton_grpc
+from scripts.server.triton import triton_api
 from scripts.stacks.state import State
 
 UNTRAINED = {"source": "random"}
-
-# More than any request takes, even under load.
-TIMEOUT_S = 60
 
 
 @dataclass(frozen=True)
@@ -115,24 +110,6 @@ def list_untrained(served: Mapping[str, Any]) -> list[str]:
 
 def _ask(target: Target, inputs: Inputs, *outputs: str) -> dict[str, NDArray[Any]]:
     """The outputs by name, one row per picture."""
-    client = triton_grpc.client(target.grpc)
-    rows: dict[str, list[NDArray[Any]]] = {name: [] for name in outputs}
-    try:
-        for file in inputs.rows:
-            data = np.frombuffer(file, np.uint8)[None]
-            tensor = tritonclient.grpc.InferInput(target.input, data.shape, "UINT8")
-            tensor.set_data_from_numpy(data)
-            answer = client.infer(
-                target.model,
-                [tensor],
-                client_timeout=TIMEOUT_S,
-                headers=triton_grpc.headers(target.grpc),
-            )
-            for name in outputs:
-                rows[name].append(answer.as_numpy(name))
-    except InferenceServerException as fault:
-        cause = f"{target.model} does not answer: {fault.message()}"
-        raise UserError(cause, "see make logs") from None
-    finally:
-        client.close()
-    return {name: np.concatenate(row) for name, row in rows.items()}
+    questions = [{target.input: np.frombuffer(file, np.uint8)[None]} for file in inputs.rows]
+    answers = ask_tensors(target.http, target.model, questions)
+    return {name: np.concatenate([each[name] for each in answers]) for name in outputs}

@@ -136,7 +136,7 @@ def about_files(
 
 
 def ask_tensors(
-    server: Server,
+    address: Address,
     model: str,
     questions: Sequence[Question],
     headers: Mapping[str, str] | None = None,
@@ -144,7 +144,7 @@ def ask_tensors(
     """Over HTTP."""
     from bundle_serving import infer
 
-    connection = server.address.connection(TENSORS_TIMEOUT_S)
+    connection = address.connection(TENSORS_TIMEOUT_S)
     try:
         return [infer.ask(connection, model, each, headers or {}) for each in questions]
     except (OSError, ValueError, http.client.HTTPException) as fault:

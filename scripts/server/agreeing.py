@@ -35,7 +35,7 @@ def require(pipeline: Pipeline, server: State) -> None:
     else:
         uncounted = server.http.uncounted_headers
         questions = recipe.golden(made)
-        answers = ask_tensors(ask.server_of(server), recipe.ensemble, questions, uncounted)
+        answers = ask_tensors(server.http, recipe.ensemble, questions, uncounted)
         found = recipe.judge(made, answers)
     bound = gate.find_served_bound(made.onnx, version.precision, found.pictures)
     console.note(f"answers as {version.workspace.manifest.network} itself: {found}")

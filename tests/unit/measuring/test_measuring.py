@@ -21,7 +21,7 @@ from bundle_serving.pictures import Transform
 from scripts.artefacts.workspace import Workspace
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.measuring import machine, perf_analyzer, photos, results, rounds, server_side
+from scripts.measuring import division, machine, perf_analyzer, photos, results, rounds, server_side
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.division import Division, list_untrained
 from scripts.measuring.measurement import (
@@ -36,7 +36,14 @@ from scripts.measuring.report import plots
 from scripts.measuring.report.report import headlines
 from scripts.measuring.results import CAUSES, CIRCUMSTANCES, compare
 from scripts.measuring.server_side import Counters
-from scripts.measuring.workload import Configuration, Target, a_few, everything, side_by_side
+from scripts.measuring.workload import (
+    Configuration,
+    Subject,
+    Target,
+    a_few,
+    everything,
+    side_by_side,
+)
 from scripts.stacks import gpu
 from scripts.stacks.state import State
 from tests.project import ROOT, Project, picture
@@ -275,6 +282,30 @@ def test_the_cascade_beside_the_ensemble_on_the_same_pictures() -> None:
     beside = compare_with(cascade, [cascade, ensemble])
     assert beside and beside.share.median == pytest.approx(1.5)
     assert compare_with(cascade, [measured(50, 50, inputs=Inputs("others", (b"c",)))]) is None
+
+
+def test_the_cascade_and_its_large_network_are_asked_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rule = {"first": "small", "then": "large", "threshold": "0.8"}
+    given = {
+        CASCADE.model: [([0.9, 0.1], b"small"), ([0.2, 0.8], b"large")],
+        ENSEMBLE.model: [([0.4, 0.6], b""), ([0.2, 0.8], b"")],
+    }
+
+    def answer(address: Address, model: str, questions: list[dict[str, Any]]) -> list[Any]:
+        assert [bytes(each["INPUT"][0]) for each in questions] == list(SMALL.rows)
+        return [
+            {"OUTPUT": np.array([row], np.float32), "ANSWERED_BY": np.array([[by]], np.bytes_)}
+            for row, by in given[model]
+        ]
+
+    monkeypatch.setattr(division, "choice", lambda _: rule)
+    monkeypatch.setattr(division, "ask_tensors", answer)
+    served: dict[str, Any] = {"weights": {}, "small weights": {}}
+    asked = Subject("", (CASCADE, ENSEMBLE), served, ())
+    found = division.measure_division(asked, [SMALL])["cascade"]["pictures"]
+    assert found == {"small": {"pictures": 2, "passed_on": 1, "agree": 1}}
 
 
 def test_both_are_asked_alike() -> None:
