@@ -1,9 +1,10 @@
-"""What Ctrl-C and SIGTERM do, and when. Stdlib only."""
+"""What Ctrl-C, SIGTERM and the end of a terminal (SIGHUP) do, and when. Stdlib only."""
 
 from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -16,6 +17,8 @@ from typing import IO, Any, NoReturn
 from scripts.base.paths import ROOT
 
 INTERRUPTED = 130  # the exit code that shells use
+# make, and a shell that ends, pass them on to what has got them already.
+TWICE = signal.SIGTERM, signal.SIGHUP
 
 # Before one of our programs: while Python itself starts, it would print a traceback.
 HELD_BACK = ("env", "--block-signal=INT")
@@ -56,22 +59,34 @@ def _raise_later(unraised: sys.UnraisableHookArgs) -> None:
     again.start()
 
 
-def _raise(*_: object) -> NoReturn:
-    """SIGTERM once: make passes on what its whole group gets, too, and what cleans up after the
-    first one is not to be interrupted by the second."""
-    if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
-        signal.signal(signal.SIGTERM, _pass_over)
+def _raise(number: int, _: FrameType | None = None) -> NoReturn:
+    """Once: what cleans up after the first one is not to be interrupted by the second."""
+    _leave_terminal(number)
+    for each in TWICE:
+        if signal.getsignal(each) is not signal.SIG_IGN:
+            signal.signal(each, _pass_over)
     raise KeyboardInterrupt
 
 
-def _pass_over(*_: object) -> None:
-    pass
+def _leave_terminal(number: int, _: FrameType | None = None) -> None:
+    """What is written to one that has ended fails, and would end what cleans up."""
+    if number == signal.SIGHUP:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for file in (1, 2):
+            if stat.S_ISCHR(os.fstat(file).st_mode):
+                os.dup2(nowhere, file)
+        os.close(nowhere)
+
+
+def _pass_over(number: int, _: FrameType | None) -> None:
+    _leave_terminal(number)
 
 
 def ignore_to_the_end() -> None:
-    """Python gives its handlers up as it ends: a second SIGTERM would then be the exit code."""
-    if signal.getsignal(signal.SIGTERM) is _pass_over:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    """Python gives its handlers up as it ends: a second one would then be the exit code."""
+    for each in TWICE:
+        if signal.getsignal(each) is _pass_over:
+            signal.signal(each, signal.SIG_IGN)
 
 
 @contextmanager
@@ -80,8 +95,9 @@ def defer_interrupts(until: str) -> Iterator[None]:
     came: list[int] = []
 
     def later(number: int, _: FrameType | None) -> None:
+        _leave_terminal(number)
         if not came:
-            name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+            name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
             # Not by print, which this may have interrupted; nor among lines of JSON.
             os.write(2, f"- {name} received; stopping after {until}\n".encode())
         came.append(number)
@@ -91,7 +107,7 @@ def defer_interrupts(until: str) -> Iterator[None]:
             yield
     finally:
         if came:
-            _raise()
+            _raise(came[0])
 
 
 def start_apart(
@@ -117,10 +133,11 @@ def ignore_interrupts() -> AbstractContextManager[None]:
 
 @contextmanager
 def _handle_with(handler: Handler) -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *TWICE)}
     for number, was in before.items():
         if was is not signal.SIG_IGN:
-            signal.signal(number, handler)
+            ignores_end = handler is signal.SIG_IGN and number == signal.SIGHUP
+            signal.signal(number, _leave_terminal if ignores_end else handler)
     try:
         yield
     finally:

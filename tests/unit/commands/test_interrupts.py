@@ -149,6 +149,37 @@ def test_sigterm_leaves_no_temporary_server(tmp_path: Path) -> None:
         os.kill(server, 0)
 
 
+IN_A_TERMINAL = """
+import signal, sys
+from pathlib import Path
+from scripts.base import interrupts
+from scripts.base.errors import run_guarded
+
+def main():
+    try:
+        print("begun", flush=True)
+        signal.pause()
+    finally:
+        with interrupts.ignore_interrupts():
+            print("cleaning up", flush=True)
+            Path(sys.argv[1]).touch()
+
+sys.exit(run_guarded(main))
+"""
+
+
+def test_where_the_terminal_ends_it_is_cleaned_up(tmp_path: Path) -> None:
+    """As that of a connection does that breaks."""
+    ours, its = os.openpty()
+    command = ["setsid", "--ctty", sys.executable, "-c", IN_A_TERMINAL, str(tmp_path / "cleaned")]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=its, stdout=its, stderr=its)
+    os.close(its)
+    assert os.read(ours, 5) == b"begun"
+    os.close(ours)
+    assert process.wait(60) == interrupts.INTERRUPTED
+    assert (tmp_path / "cleaned").exists()
+
+
 HELD_BACK = ("scripts.commands operate.status", "scripts.steps.gate --help", "bundle_client --help")
 NOT_HELD_BACK = ("bundle_keeper --help", "bundle_door --help")
 IMPORT = "import time:"  # how Python begins the line that it writes after each
