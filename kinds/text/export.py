@@ -18,7 +18,7 @@ from typing import Any
 from bundle_serving.agreement import Agreement, Bound, compare
 from kinds.text import sentences
 from scripts.artefacts.exporting import start, unless_it_fits
-from scripts.artefacts.manifest import NOTHING, read_pins, write_manifest
+from scripts.artefacts.manifest import NOTHING, of_folder, read_pins, write_manifest
 from scripts.artefacts.progress import step, tell
 from scripts.base import files
 from scripts.base.errors import UserError, reword_faults
@@ -40,12 +40,8 @@ class Classifier:
         found["precision"] = self.precision
         if self.task_prefix:
             found["task_prefix"] = self.task_prefix
-        folder = Path(self.source)
-        if folder.is_dir():
-            parts = sorted(path for path in folder.iterdir() if path.is_file())
-            found["files"] = {path.name: files.sha256(path) for path in parts}
-        elif "files" in before and before.get("source") == self.source:
-            found["files"] = before["files"]
+        if parts := of_folder(Path(self.source), before):
+            found["files"] = parts
         if self.source == sentences.MINILM:
             found["sentences"] = files.sha256(sentences.PATH)
         return found | {"versions": read_pins(*MAKERS)}

@@ -199,6 +199,15 @@ def of_file(path: Path, before: Mapping[str, Any] | None) -> dict[str, str]:
     return {}
 
 
+def of_folder(folder: Path, before: Mapping[str, Any]) -> dict[str, str]:
+    """Identifies its files; of a missing one, as they were, if it was called so."""
+    if folder.is_dir():
+        parts = sorted(path for path in folder.iterdir() if path.is_file())
+        return {path.name: files.sha256(path) for path in parts}
+    is_the_same = before.get("source") in (str(folder), folder.name)
+    return dict(before.get("files", {})) if is_the_same else {}
+
+
 def of_labels(path: Path, before: Mapping[str, Any]) -> dict[str, str]:
     labels = of_file(path, before.get("labels"))
     if not labels:

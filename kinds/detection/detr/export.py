@@ -21,7 +21,7 @@ from kinds.detection.serving.agreement_of_boxes import (
     compare_answers,
 )
 from scripts.artefacts.exporting import start, unless_it_fits
-from scripts.artefacts.manifest import EXPECTED, MAKERS, NOTHING, of_samples, read_pins
+from scripts.artefacts.manifest import EXPECTED, MAKERS, NOTHING, of_folder, of_samples, read_pins
 from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import UserError
@@ -44,26 +44,18 @@ class Detr:
     samples: Path | None = None  # photos for the check
 
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+        if not (found := of_folder(self.folder, before)):
+            remedy = "name one with a detector of Hugging Face"
+            raise UserError(f"there is no folder {self.folder}", remedy)
         return {
             "source": self.folder.name,
-            "files": self._files(before),
+            "files": found,
             "side": self.side,
             "threshold": self.threshold,
             "precision": "fp32",
             "versions": read_pins(*MAKERS, "transformers"),
             **of_samples(self.samples),
         }
-
-    def _files(self, before: Mapping[str, Any]) -> Mapping[str, str]:
-        if self.folder.is_dir():
-            parts = sorted(path for path in self.folder.iterdir() if path.is_file())
-            return {path.name: files.sha256(path) for path in parts}
-        if before.get("source") == self.folder.name:
-            earlier: Mapping[str, str] = before["files"]
-            return earlier
-        raise UserError(
-            f"there is no folder {self.folder}", "name one with a detector of Hugging Face"
-        )
 
 
 def is_detector(folder: Path) -> bool:
