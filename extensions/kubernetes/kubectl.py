@@ -4,7 +4,7 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,12 +97,14 @@ def find_context() -> str:
     return asked.stdout.strip()
 
 
-def read_all(text: str) -> Iterator[Object]:
-    """Objects that stand one after the other."""
-    decoder, at = json.JSONDecoder(), 0
-    while at < len(text):
-        if text[at].isspace():
-            at += 1
-            continue
-        found, at = decoder.raw_decode(text, at)
-        yield found
+def read_all(text: str) -> tuple[list[Object], str]:
+    """Objects that stand one after the other, and what of the next one is there."""
+    found = list[Object]()
+    while text := text.lstrip():
+        try:
+            each, end = json.JSONDecoder().raw_decode(text)
+        except ValueError:
+            break
+        found.append(each)
+        text = text[end:]
+    return found, text

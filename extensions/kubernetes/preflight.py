@@ -53,7 +53,7 @@ def require_rights(kubectl: Kubectl, with_claim: bool, with_role: bool) -> None:
     reviews = [_review(kubectl.namespace, *each) for each in asked]
     listed = {"apiVersion": "v1", "kind": "List", "items": reviews}
     said = kubectl.run("create", "--filename=-", "--output=json", given=json.dumps(listed))
-    answers = [each for found in read_all(said) for each in found.get("items", [found])]
+    answers = [each for found in read_all(said)[0] for each in found.get("items", [found])]
     missing = [
         f"{verb} {kind}"
         for (verb, _, kind), answer in zip(asked, answers, strict=True)

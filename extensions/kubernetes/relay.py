@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from extensions.kubernetes import pods
-from extensions.kubernetes.kubectl import Kubectl, Object
+from extensions.kubernetes.kubectl import Kubectl, Object, read_all
 from scripts.base import files
 
 HOST = "127.0.0.1"
@@ -51,16 +51,11 @@ class Relay:
                 *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
             )
             assert watching.stdout
-            text, decoder = "", json.JSONDecoder()
+            text = ""
             try:
                 while chunk := await watching.stdout.read(CHUNK):
-                    text += chunk.decode(errors="replace")
-                    while text := text.lstrip():
-                        try:
-                            event, end = decoder.raw_decode(text)
-                        except ValueError:
-                            break
-                        text = text[end:]
+                    events, text = read_all(text + chunk.decode(errors="replace"))
+                    for event in events:
                         self._note(event["type"], event["object"])
             finally:
                 with suppress(ProcessLookupError):

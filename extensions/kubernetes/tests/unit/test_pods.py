@@ -76,7 +76,8 @@ def test_a_refusal_is_one_line() -> None:
 
 
 def test_objects_stand_one_after_the_other() -> None:
-    assert [*read_all('{"a": 1}\n{"b": 2}\n')] == [{"a": 1}, {"b": 2}]
+    assert read_all('{"a": 1}\n{"b": 2}\n') == ([{"a": 1}, {"b": 2}], "")
+    assert read_all('{"a": 1}\n{"b": ') == ([{"a": 1}], '{"b": ')
 
 
 def test_lines_of_pods_are_put_in_order() -> None:
