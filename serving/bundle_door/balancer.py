@@ -78,7 +78,7 @@ async def serve(servers: str, run_dir: Path, exposure: Exposure) -> int:
         if await envoy_process.has_ended_before(stop, ended):
             print("error: Envoy exited; its last lines are above", file=sys.stderr)
             return 1
-        with contextlib.suppress(OSError, TimeoutError):
+        with contextlib.suppress(OSError):
             async with asyncio.timeout(DRAIN_S):
                 await envoy_process.set_runtime(folder, envoy.STOPPING, 100)
                 await envoy_process.drain(folder)
@@ -102,7 +102,7 @@ async def tell_servers(folder: Path, exposure: Exposure, name: str) -> None:
             address.open(question, TOLD_S).close()
 
     while True:
-        with contextlib.suppress(OSError, TimeoutError):  # a busy Envoy: the next time
+        with contextlib.suppress(OSError):  # a busy Envoy: the next time
             clusters = await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", "/clusters")
             servers = [found.decode() for found in re.findall(ADDRESSES, clusters)]
             await asyncio.gather(*(asyncio.to_thread(tell, server) for server in servers))
@@ -127,7 +127,7 @@ class Refusals:
 
     async def metrics(self, incoming: Incoming) -> Answer:
         ready = Gauge("bundle_balancer_servers", "As the balancer sees them", ("state",))
-        with contextlib.suppress(OSError, TimeoutError):
+        with contextlib.suppress(OSError):
             admin = self._folder / sockets.ENVOY_ADMIN
             stats = await local_http.ask(admin, "GET", f"/stats?filter={SERVERS}")
             for state, count in re.findall(rb"membership_(\w+): (\d+)", stats):

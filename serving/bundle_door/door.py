@@ -183,7 +183,7 @@ async def drain(process: HttpProcess, streams: Streams) -> None:
     streams no more."""
     folder = process.folder
     await asyncio.sleep(LEAVE_S)
-    with contextlib.suppress(OSError, TimeoutError):
+    with contextlib.suppress(OSError):
         async with asyncio.timeout(DRAIN_S):
             await envoy_process.drain(folder)
             await streams.drain()

@@ -43,7 +43,7 @@ async def serve(shared: Path, run_dir: Path) -> int:
     async with envoy_process.running(config, run_dir, show, threads) as ended:
         if await envoy_process.has_ended_before(stop, ended):
             return 1
-        with contextlib.suppress(OSError, TimeoutError):
+        with contextlib.suppress(OSError):
             async with asyncio.timeout(DRAIN_S):
                 await envoy_process.wait_until_none(folder, ACTIVE)
     return 0

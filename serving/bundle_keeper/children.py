@@ -78,7 +78,7 @@ class Child:
         if grace and self.runs:
             with suppress(ProcessLookupError):  # another parent has waited for it just now
                 os.kill(self.pid, signal.SIGTERM)
-            with suppress(asyncio.TimeoutError):
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self.wait(), grace)
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)

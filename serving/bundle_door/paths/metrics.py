@@ -53,7 +53,7 @@ class Metrics:
         # Asked anew: nothing that a client sent reaches the parser of Triton's metrics.
         try:
             of_triton = await local_http.ask(self._sockets / sockets.METRICS, "GET", "/metrics")
-        except (OSError, TimeoutError):
+        except OSError:
             raise Refused(503, "Triton's metrics do not answer; is it starting?") from None
         self._served.refresh()
         families = [*self._of_keys(), *self._observed.families, *self._now()]

@@ -86,7 +86,7 @@ class PageData:
         """Its metrics; empty while it does not say."""
         try:
             told = await local_http.ask(self._sockets / sockets.METRICS, "GET", "/metrics")
-        except (OSError, TimeoutError):
+        except OSError:
             return ""
         return told.decode()
 

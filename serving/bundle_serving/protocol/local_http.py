@@ -7,7 +7,7 @@ TIMEOUT_S = 5
 
 
 async def ask(socket: Path, method: str, path: str) -> bytes:
-    """The answer's body; raises OSError or TimeoutError if there is none."""
+    """The answer's body; raises OSError if there is none."""
     question = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     async with asyncio.timeout(TIMEOUT_S):
         reader, writer = await asyncio.open_unix_connection(socket)
