@@ -113,7 +113,7 @@ class LocalStack:
         _clear(side)
         for log in (LOG_BESIDE, state.REFUSED):
             log.unlink(missing_ok=True)
-        last = ["--door-last", "--extra-pipelines", " ".join(pipelines)]
+        last = [f"--door-last={os.getpid()}", "--extra-pipelines", " ".join(pipelines)]
         return self._start(replace(wanted, side=side), LOG_BESIDE, last)
 
     def take_over(self, known: State, new: State) -> None:

@@ -155,6 +155,8 @@ class Keeper:
         was_up = self._door is not None
         if self._options.door_last and not was_up:
             await self._loaded_all.wait()
+            if self._notes.are_new and not Path(f"/proc/{self._options.door_last}").exists():
+                raise GivenUp(START_FAILED, "the command is gone that would end the other server")
         while True:
             self._door_listened = self._door is not None
             self._door = self._door or self._start_door(0)
@@ -402,9 +404,9 @@ def main(argv: list[str] | None = None) -> int:
     patience = "for each of them to load, until it is left out"
     parser.add_argument("--load-s", type=float, default=START_S, metavar="SECONDS", help=patience)
     parser.add_argument("--shm-prefix", default="triton_bundle_")
-    parser.add_argument(
-        "--door-last", action="store_true", help="only once all is loaded: another one has its port"
-    )
+    later = "only once all is loaded, while this command runs: another server has the ports"
+    # A guard of an earlier release names none.
+    parser.add_argument("--door-last", nargs="?", const=1, type=int, metavar="PROCESS", help=later)
     parser.add_argument("--hands-off", type=Path, help="while it is locked, nothing is restored")
     options, for_server = parser.parse_known_args(argv)
     options.load_model = options.load_model or find_main(options.repository)

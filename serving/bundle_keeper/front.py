@@ -31,7 +31,7 @@ class Front:
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(options.address, options.address)
         self._http = own(Address(host, int(options.http_port)), options.admin_key_file)
         self._grpc_port = int(options.grpc_port)
-        self._shared = options.door_last  # another server may answer there
+        self._shared = bool(options.door_last)  # another server may answer there
 
     async def explain_closed(self, pipeline: str) -> str | None:
         """Why nobody is answered there; None also where it is only busy."""

@@ -36,6 +36,7 @@ class Notes:
     ready: bool = False
     reason: str = "it is starting"
     times_ready: int = 0
+    are_new: bool = True  # no earlier keeper of this server has any
     extra_pipelines: list[str] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)  # models with fewer processes than they need
     coming: list[str] = field(default_factory=list)  # what is still to be loaded
@@ -48,6 +49,7 @@ class Notes:
         """Continues the notes of an earlier keeper."""
         notes = cls(folder)
         before = read(folder)
+        notes.are_new = not before
         notes.extra_pipelines = before.get("extra_pipelines", [])
         notes._restored.update(before.get("restored", {}))
         notes._events.extend(before.get("events", []))

@@ -8,7 +8,7 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, MagicMock, Mock
 
 import grpc
 import psutil
@@ -17,6 +17,7 @@ import pytest
 from bundle_door.paths.metrics import of_keeper
 from bundle_door.watching.measures import text
 from bundle_keeper import children, watch
+from bundle_keeper.__main__ import GivenUp, Keeper
 from bundle_keeper.afresh import GIVEN_UP, START_FAILED
 from bundle_keeper.children import Child
 from bundle_keeper.triton_control import Triton, pb, question
@@ -163,6 +164,7 @@ def test_a_command_that_hangs_does_not_stop_the_keeper(
 
 def test_the_next_keeper_knows_what_the_last_one_did(tmp_path: Path) -> None:
     notes = Notes.resume(tmp_path)
+    assert notes.are_new and not Notes.resume(tmp_path).are_new
     assert keeper_notes.readiness(tmp_path) == (False, "it is starting")
     notes.say(True)
     notes.note_restored(MODEL, "reloaded it")
@@ -250,6 +252,20 @@ def test_a_pipeline_is_asked_by_its_kind(
     assert list(asked.inputs[0].shape) == shape
     size = 12 if datatype == "FP32" else len(asked.raw_input_contents[0])
     assert len(asked.raw_input_contents[0]) == size > 0
+
+
+def test_a_server_whose_command_is_gone_does_not_answer_beside_another() -> None:
+    """Nobody would end the other one."""
+    command = subprocess.Popen(["true"])
+    command.wait()
+    keeper = MagicMock(_is_door=lambda *_: False, _loaded_all=AsyncMock())
+    keeper._options.door_last = command.pid
+    with pytest.raises(GivenUp, match="the command is gone"):
+        asyncio.run(Keeper._keep_door(keeper))
+    keeper._start_door.side_effect = InterruptedError("it opens")
+    for keeper._options.door_last, keeper._notes.are_new in ((os.getpid(), True), (1 << 30, False)):
+        with pytest.raises(InterruptedError, match="it opens"):
+            asyncio.run(Keeper._keep_door(keeper))
 
 
 def test_what_ends_with_its_parent() -> None:
