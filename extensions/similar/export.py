@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.artefacts.exporting import start, unless_it_fits
-from scripts.artefacts.manifest import Manifest, Torchvision
+from scripts.artefacts.manifest import Torchvision, write_manifest
 from scripts.artefacts.progress import step, tell
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
@@ -45,19 +45,15 @@ def export(wanted: Torchvision, out: Path) -> None:
         with step("comparing ONNX with PyTorch"):
             difference = _check(model, network.transform, onnx_path)
         tell(f"  vectors within {difference:.2g}")
-        manifest = Manifest(
-            identity=wanted.identity(),
-            untrained=wanted.is_untrained,
+        manifest = write_manifest(
+            draft,
+            wanted.identity(),
+            {"dimensions": dimensions, "weights": network.weights},
+            {"max_difference": difference, "bound": BOUND},
             transform=network.transform,
-            onnx={
-                "sha256": files.sha256(onnx_path),
-                "dimensions": dimensions,
-                "weights": network.weights,
-            },
-            check={"max_difference": difference, "bound": BOUND},
+            untrained=wanted.is_untrained,
         )
         (draft / "network.txt").write_text(manifest.describe() + "\n")
-        (draft / "manifest.json").write_text(manifest.dump())
         files.let_all_read(draft)
 
 

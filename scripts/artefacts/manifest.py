@@ -321,13 +321,14 @@ def write_manifest(
     transform: Mapping[str, Any] = NOTHING,
     labels: Sequence[str] | None = None,
     untrained: bool = False,
-) -> None:
+) -> Manifest:
     """Beside a network that was exported; and labels.txt, if it has any."""
     if labels is not None:
         (draft / "labels.txt").write_text("".join(f"{label}\n" for label in labels))
     known = {"sha256": digest(network_in(draft)), **onnx}
     manifest = Manifest(identity, untrained, dict(transform), known, check)
     (draft / "manifest.json").write_text(manifest.dump())
+    return manifest
 
 
 def why_export(artefact: Path, spec: ExportSpec, as_before: bool = False) -> str | None:
