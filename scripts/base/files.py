@@ -81,6 +81,11 @@ def place(source: Path, target: Path) -> None:
         draft.chmod(0o644)
 
 
+def put(content: Path | str, target: Path) -> None:
+    """A large file, or a text."""
+    place(content, target) if isinstance(content, Path) else write(target, content)
+
+
 def copy(source: Path, target: Path) -> None:
     """Installs a file atomically that shares nothing with its source."""
     with draft_of(target) as draft:

@@ -111,5 +111,5 @@ def list_untrained(served: Mapping[str, Any]) -> list[str]:
 def _ask(target: Target, inputs: Inputs, *outputs: str) -> dict[str, NDArray[Any]]:
     """The outputs by name, one row per picture."""
     questions = [{target.input: np.frombuffer(file, np.uint8)[None]} for file in inputs.rows]
-    answers = ask_tensors(target.http, target.model, questions)
+    answers = [*ask_tensors(target.http, target.model, questions)]
     return {name: np.concatenate([each[name] for each in answers]) for name in outputs}

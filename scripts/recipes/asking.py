@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import http.client
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypedDict
 
 from scripts.base.errors import UserError
@@ -139,16 +140,18 @@ def ask_tensors(
     address: Address,
     model: str,
     questions: Sequence[Question],
-    headers: Mapping[str, str] | None = None,
-) -> list[Answer]:
-    """Over HTTP."""
+    headers: Mapping[str, str] = MappingProxyType({}),
+    remedy: str = "see make logs",
+) -> Generator[Answer]:
+    """Over HTTP, each when its answer is wanted."""
     from bundle_serving import infer
 
     connection = address.connection(TENSORS_TIMEOUT_S)
     try:
-        return [infer.ask(connection, model, each, headers or {}) for each in questions]
+        for each in questions:
+            yield infer.ask(connection, model, each, headers)
     except (OSError, ValueError, http.client.HTTPException) as fault:
         reason = str(fault) or type(fault).__name__
-        raise UserError(f"{model} does not answer: {reason}", "see make logs") from None
+        raise UserError(f"{model} does not answer: {reason}", remedy) from None
     finally:
         connection.close()

@@ -185,11 +185,7 @@ def keep(
     folder = draft.folder
     for model, content in contents.items():
         for name, source in content.items():
-            target = folder / "models" / model / name
-            if isinstance(source, Path):
-                files.place(source, target)
-            else:
-                files.write(target, source)
+            files.put(source, folder / "models" / model / name)
     hashes = hashes_of(folder / "models", seed)
     if seed and hashes == seed.hashes:
         _mend(seed, folder)

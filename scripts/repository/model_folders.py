@@ -149,11 +149,7 @@ def lay_out(pipeline: Pipeline, made: Workspace, layout: Layout, repository: Pat
     furnish(pipeline, repository)
     for model, content in contents(pipeline, made, layout).items():
         for name, source in content.items():
-            target = repository / model / "1" / name
-            if isinstance(source, Path):
-                files.place(source, target)
-            else:
-                files.write(target, source)
+            files.put(source, repository / model / "1" / name)
     configure(pipeline, made, layout, repository)
 
 

@@ -19,7 +19,7 @@ from scripts.rollout.counts import Clients, read_counts
 from scripts.rollout.rollout import (
     CANARY_TIMES,
     Refused,
-    ask_version,
+    ask_uncounted,
     compare_labelled,
     gists,
     judge,
@@ -173,7 +173,7 @@ class FleetSwitch:
         old, new = self.fleet.old, self.fleet.new
         if least:
             with console.waiting(f"asking {old.title} {len(stream.questions)} requests"):
-                asked = ask_version(self.running, new.pipeline.ensemble, old, stream.questions)
+                asked = ask_uncounted(self.running, new.pipeline.ensemble, stream.questions)
                 live = [*asked]
             proved = self.proved.answers[: len(stream.questions)]
             found = Agreement.from_gists(gists(old, live), gists(new, proved))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import random
 import time
 from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
@@ -13,11 +12,12 @@ from typing import Any, Protocol
 
 from bundle_serving.address import Address
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.infer import Answer, Question, ask
+from bundle_serving.infer import Answer, Question
 from scripts.artefacts import samples
 from scripts.artefacts.samples import MOST_PICTURES
 from scripts.base import console, interrupts, lock
 from scripts.base.errors import UserError
+from scripts.recipes.asking import ask_tensors
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, evaluations, history, live
 from scripts.repository.archive import Version
@@ -227,8 +227,8 @@ class InPlace(Switch):
     def _compare_answers(self, questions: Sequence[Question], least: float) -> None:
         """In random order, until it is certain."""
         found, mixed = Agreement(0, 0), random.Random(0).sample(questions, len(questions))
-        live = ask_version(self.running, self.pipeline, self.old, mixed)
-        candidate = ask_version(self.running, self.candidate, self.new, mixed)
+        live = ask_uncounted(self.running, self.pipeline, mixed)
+        candidate = ask_uncounted(self.running, self.candidate, mixed)
         with (
             console.waiting(f"asking both versions at most {len(mixed)} requests"),
             closing(live),
@@ -372,18 +372,9 @@ def require_agreement(found: Agreement, candidate: Version, least_percent: float
         raise Refused(candidate.number, reason, f"{STAYS}; {own}, or {describe_anyway(candidate)}")
 
 
-def ask_version(
-    up_now: Up, model: str, version: Version, questions: Sequence[Question]
-) -> Generator[Answer]:
+def ask_uncounted(up_now: Up, model: str, questions: Sequence[Question]) -> Generator[Answer]:
     server = up_now.server.http
-    connection = server.connection(timeout=60)
-    try:
-        for question in questions:
-            yield ask(connection, model, question, server.uncounted_headers)
-    except (OSError, http.client.HTTPException, ValueError) as fault:
-        raise UserError(f"{version.title} does not answer ({fault})", STAYS) from None
-    finally:
-        connection.close()
+    return ask_tensors(server, model, questions, server.uncounted_headers, STAYS)
 
 
 def gists(version: Version, answers: Sequence[Answer]) -> list[Hashable]:
@@ -399,7 +390,7 @@ def gists(version: Version, answers: Sequence[Answer]) -> list[Hashable]:
 def _ask_golden(switch: Switch, up_now: Up) -> None:
     """Compares the new version, on the running server, with PyTorch's answers."""
     made, recipe = switch.new.workspace, switch.new.pipeline.recipe
-    answers = [*ask_version(up_now, switch.candidate, switch.new, recipe.golden(made))]
+    answers = [*ask_uncounted(up_now, switch.candidate, recipe.golden(made))]
     seen = recipe.judge(made, answers)
     bound = gate.find_served_bound(made.onnx, switch.new.precision, seen.pictures)
     if not seen.within(bound):

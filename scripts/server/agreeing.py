@@ -36,7 +36,7 @@ def require(pipeline: Pipeline, server: State) -> None:
         uncounted = server.http.uncounted_headers
         questions = recipe.golden(made)
         answers = ask_tensors(server.http, recipe.ensemble, questions, uncounted)
-        found = recipe.judge(made, answers)
+        found = recipe.judge(made, [*answers])
     bound = gate.find_served_bound(made.onnx, version.precision, found.pictures)
     console.note(f"answers as {version.workspace.manifest.network} itself: {found}")
     if not found.within(bound):
