@@ -336,7 +336,7 @@ def why_export(artefact: Path, spec: ExportSpec, as_before: bool = False) -> str
     as before, their file may be missing, or on another machine."""
     manifest = Manifest.load(artefact / "manifest.json")
     if manifest is None:
-        return "nothing exported yet"
+        return "nothing made yet"
     identity = spec.identity(manifest.identity if as_before else NOTHING)
     # Without SAMPLES=, those of the last check will do.
     before = {

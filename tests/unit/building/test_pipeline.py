@@ -59,7 +59,7 @@ def test_what_changed_is_named(artefact: Path, tmp_path: Path) -> None:
     (artefact / "model.onnx").unlink()
     assert "missing" in str(why_export(artefact, Torchvision("resnet18", "random")))
     (artefact / "manifest.json").write_text("{")
-    assert "nothing exported" in str(why_export(artefact, Torchvision("resnet18", "random")))
+    assert "nothing made" in str(why_export(artefact, Torchvision("resnet18", "random")))
 
 
 def test_other_weights_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
