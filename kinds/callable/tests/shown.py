@@ -13,7 +13,7 @@ def ask() -> None:
     recipe: Any = SimpleNamespace(
         ensemble="words", read_question=lambda _: {}, _answers=lambda answer: [answer]
     )
-    server: Any = None
+    server: Any = SimpleNamespace(address=None)
     with patch("kinds.callable.recipe.ask_tensors", lambda *_: [{"words": np.array([3])}]):
         Function.ask(recipe, server, [], {})
 

@@ -1,6 +1,7 @@
 """What its command shows: tests/shown/every.py."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -15,7 +16,7 @@ def show(classes: tuple[str, ...]) -> None:
     answer = {"OUTPUT": np.linspace(0.001, 0.789, 2 * count, dtype=np.float32).reshape(2, -1)}
     made = adoption.make_recipe("flowers", Path("flowers.json"), {})
     made = made.model_copy(update={"width": 2, "classes": classes, "values": count})
-    server: Any = None
+    server: Any = SimpleNamespace(address=None)
     with patch("kinds.table.recipe.ask_tensors", lambda *_: [answer]):
         made.ask(server, [], {})
 
