@@ -6,7 +6,6 @@ from pathlib import Path
 
 import psutil
 
-from bundle_serving import drain
 from bundle_serving.process import sockets
 from bundle_serving.process.processes import family
 from scripts.base import ports
@@ -65,6 +64,8 @@ def is_open(settings: Settings, pid: int) -> bool:
 def drain_local(run_dir: Path, settings: Settings) -> None:
     """New connections come to the other server from now on; those that are open end with their next
     answer."""
+    from bundle_serving import drain  # which loads asyncio
+
     with suppress(OSError, sockets.NotPrivate):  # its door does not run
         listeners = drain.count_threads(run_dir)  # of each port: Envoy's threads have one each
         for port in settings.ports.values():
