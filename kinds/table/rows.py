@@ -52,11 +52,13 @@ def _is_header(cells: Sequence[str], columns: Sequence[str]) -> bool:
 
 
 def _places(path: Path, header: Sequence[str], columns: Sequence[str]) -> list[int]:
-    if missing := [name for name in columns if name not in header]:
+    # Of several columns of one name, the first.
+    places = {name: place for place, name in reversed([*enumerate(header)])}
+    if missing := [name for name in columns if name not in places]:
         raise UserError(
             f"{path} has no column {missing[0]}", f"the model's are: {', '.join(columns)}"[:300]
         )
-    return [header.index(name) for name in columns]
+    return [places[name] for name in columns]
 
 
 def _row(path: Path, number: int, line: Sequence[str], places: Sequence[int], cells: int) -> Rows:

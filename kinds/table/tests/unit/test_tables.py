@@ -41,6 +41,7 @@ def csv(folder: Path, text: str) -> Path:
         ("1,\nNA,nan\n", COLUMNS, [[1, np.nan], [np.nan, np.nan]]),
         ("\ufeffpetal,sepal\n1,2e3\n", COLUMNS, [[1, 2000]]),
         ('note,petal,sepal\n"red, dark",1,2\n', COLUMNS, [[1, 2]]),
+        ("petal,sepal,petal\n1,2,3\n", COLUMNS, [[1, 2]]),
     ],
 )
 def test_rows_that_are_read(
