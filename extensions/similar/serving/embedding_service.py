@@ -101,7 +101,8 @@ def main(argv: list[str] | None = None) -> int:
 def door(options: argparse.Namespace) -> list[str]:
     """Its options; its environment tells it about TLS and API keys."""
     key = options.admin_key_file
-    words = [f"--address={options.address}", f"--http-port={options.port}"]
+    # Nothing is kept here, whatever the server keeps: no command would find it.
+    words = [f"--address={options.address}", f"--http-port={options.port}", "--keep="]
     return [*words, *([f"--admin-key-file={key}"] if key else [])]
 
 

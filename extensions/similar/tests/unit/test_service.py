@@ -2,11 +2,15 @@
 
 import os
 import subprocess
+from argparse import Namespace
 from pathlib import Path
 
 import psutil
 import pytest
 
+from bundle_door.__main__ import arguments
+from bundle_door.settings import NOTHING
+from bundle_serving import embedding_service
 from extensions.similar import service
 
 
@@ -25,3 +29,10 @@ def test_who_has_ended_meanwhile_is_stopped(
     left.touch()
     assert service._stop_processes()
     assert not left.exists()
+
+
+def test_it_keeps_no_pictures_where_the_server_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEEP", "1%")
+    given = Namespace(address="127.0.0.1", port=8010, admin_key_file=None)
+    words = embedding_service.door(given)
+    assert arguments().parse_args(["--run-dir=/run", *words]).keep == NOTHING
