@@ -10,8 +10,8 @@ import pytest
 
 from bundle_door.__main__ import arguments
 from bundle_door.settings import NOTHING
-from bundle_serving import embedding_service
 from extensions.similar import service
+from extensions.similar.serving import embedding_service
 
 
 def test_who_has_ended_meanwhile_is_stopped(
