@@ -42,11 +42,11 @@ def trim(picture: Image.Image) -> Image.Image:
 
 
 def crop(picture: Image.Image, how: Mapping[str, Any]) -> NDArray[np.uint8]:
-    picture = trim(make_rgb(picture)) if how["fit"] == "crop" else make_rgb(picture)
-    crop = how["crop"]
+    picture, crop = make_rgb(picture), how["crop"]
     height, width = (crop, crop) if isinstance(crop, int) else crop
     if program := how.get("program"):
         return prepare(program, how.get("packages", ""), picture, (height, width))
+    picture = trim(picture) if how["fit"] == "crop" else picture
     filter_ = getattr(Image.Resampling, how["interpolation"].upper())
     sides = np.array(picture.size, float)
     # As much larger than the crop as its short side becomes first; in whole numbers, as they are.

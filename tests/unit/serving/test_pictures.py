@@ -322,6 +322,18 @@ def test_of_a_strip_the_original_is_shown_the_middle(
     assert np.abs(shown - crop(strip, how).astype(int)).max() <= 1
 
 
+def test_a_program_is_shown_the_whole_strip() -> None:
+    """As where it is served."""
+    program = """
+def preprocess(picture):
+    return picture.crop((0, 0, 56, 56))
+"""
+    strip = Image.new("RGB", (1000, 2))
+    strip.putpixel((0, 0), (255, 0, 0))
+    how = {**metadata.USUAL, **asdict(Transform(64, 56)), "program": program}
+    assert crop(strip, how)[0, 0].tolist() == [255, 0, 0]
+
+
 @pytest.mark.parametrize("odd", [odd for odd in CATALOGUE if odd.name[:5] in ("32-bi", "float")])
 def test_the_original_is_shown_what_is_served_of_deep_samples(odd: Odd) -> None:
     how = Transform(256, 224, decode="full")
