@@ -373,5 +373,6 @@ def differences(old: Any, new: Any, name: str = "") -> list[str]:
 
 
 def _short(value: Any) -> str:
-    text = "none" if value is None else str(value)
-    return f"{text[:12]}…" if HASH.fullmatch(text) else text
+    """Of a hash, or of a program, how it begins."""
+    text, more, _ = ("none" if value is None else str(value)).partition("\n")
+    return f"{text[:12]}…" if more or HASH.fullmatch(text) else text

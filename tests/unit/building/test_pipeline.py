@@ -327,7 +327,8 @@ def test_what_came_or_went_is_told_by_its_names() -> None:
     assert differences({"labels": None}, {}) == []
 
 
-def test_what_differs_is_told_whole_but_for_hashes() -> None:
+def test_what_differs_is_told_whole_but_for_hashes_and_programs() -> None:
     old, new = (f"Debian GNU/Linux {release}" for release in ("12 (bookworm)", "13 (trixie)"))
     assert differences({"system": old}, {"system": new}) == [f"system: {old} -> {new}"]
     assert differences("1a" * 32, "2b" * 32, "onnx") == ["onnx: 1a1a1a1a1a1a… -> 2b2b2b2b2b2b…"]
+    assert differences(None, "import re\nimport numpy\n", "pre") == ["pre: none -> import re…"]
