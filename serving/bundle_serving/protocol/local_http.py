@@ -16,6 +16,8 @@ async def ask(socket: Path, method: str, path: str) -> bytes:
             answer = await reader.read()
         finally:
             writer.close()
+    if not answer:  # its program has just ended
+        raise ConnectionResetError(f"{socket} gives no answer")
     head, _, body = answer.partition(b"\r\n\r\n")
     return join_chunks(body) if b"transfer-encoding: chunked" in head.lower() else body
 

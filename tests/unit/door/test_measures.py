@@ -40,7 +40,7 @@ from bundle_door.watching.steps import Report, Steps, listen, read_reports
 from bundle_door.wire.http1 import Body, Incoming
 from bundle_serving import own_requests, step_reports
 from bundle_serving.process.exposure import Exposure
-from bundle_serving.protocol.local_http import join_chunks
+from bundle_serving.protocol import local_http
 from bundle_serving.step_reports import Reports
 
 STEP = Report(model="m", version="1", requests=1, rows=2, failed=0, began=0, ended=2_000_000)
@@ -327,4 +327,17 @@ def test_what_was_answered_in_all() -> None:
 
 
 def test_chunks() -> None:
-    assert join_chunks(b"3\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n") == b"abc0123456789"
+    assert local_http.join_chunks(b"3\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n") == b"abc0123456789"
+
+
+def test_who_ends_while_it_is_asked_gives_no_answer(tmp_path: Path) -> None:
+    async def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    async def ask() -> None:
+        server = await asyncio.start_unix_server(end, tmp_path / "socket")
+        with closing(server), pytest.raises(ConnectionResetError, match="gives no answer"):
+            await local_http.ask(tmp_path / "socket", "GET", "/stats")
+
+    asyncio.run(ask())
