@@ -72,9 +72,10 @@ function placeOf(name, header, columns) {
   return header.indexOf(name);
 }
 
-// Not where it is inside quotes, which an even number of them would follow.
-const cellsOf = (line, between) => line.split(new RegExp(`${between}(?=(?:[^"]*"[^"]*")*[^"]*$)`))
-  .map(cell => cell.trim().replace(/^"(.*)"$/, "$1").trim());
+// What is between quotes is one cell; a quote inside another is one of its letters.
+const cellsOf = (line, between) =>
+  [...`${between}${line}`.matchAll(new RegExp(`${between}( *"(?:[^"]|"")*" *(?=${between}|$)|[^${between}]*)`, "g"))]
+    .map(([, cell]) => cell.trim().replace(/^"(.*)"$/, "$1").trim());
 const numberOf = (cell, between) =>
   MISSING.includes(cell.toLowerCase()) ? NaN : Number(between === "," ? cell : cell.replace(",", "."));
 const isNumber = (cell, between) => MISSING.includes(cell.toLowerCase()) || !Number.isNaN(numberOf(cell, between));

@@ -25,8 +25,9 @@ def test_from_a_file_of_xgboost_to_an_answer_and_to_the_next(own: Project, tmp_p
     first, second = (trained(tmp_path / f"flowers{seed}.json", seed) for seed in (0, 1))
     (tmp_path / "labels.txt").write_text("rose\ntulip\nlily\n")
     rows = tmp_path / "rows.csv"
-    # Columns in another order, and one more; a number that is missing.
-    rows.write_text("weight,colour,petal,sepal\n1.5,red,0.5,-1\n,blue,2.5,2\n0,red,0,0.25\n")
+    # Columns in another order, and one more, with quotes; a number that is missing.
+    lines = ["weight,note,petal,sepal", '1.5,"red, 5",0.5,-1', ',5" tall,2.5,2', "0,red,0,0.25", ""]
+    rows.write_text("\n".join(lines))
     sent = xgboost.DMatrix([[0.5, -1, 1.5], [2.5, 2, np.nan], [0, 0.25, 0]], feature_names=NAMES)
     options = {"NAME": "flowers", "FROM": str(tmp_path / "flowers0.json")}
     output = own.made(
