@@ -237,8 +237,8 @@ def _unambiguous(names: Iterator[str]) -> dict[str, int]:
 
 
 def _simplify(name: str) -> str:
-    """A folder cannot have the slash of a class in its name."""
-    return re.sub(r"[\s_/-]+", " ", name).strip().casefold()
+    """A folder cannot have the slash of a class in its name, and may have zeros before a number."""
+    return re.sub(r"[\s_/-]+", " ", re.sub(r"^0+(?=\d)", "", name)).strip().casefold()
 
 
 def _some(names: Sequence[str]) -> str:

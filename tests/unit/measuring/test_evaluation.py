@@ -59,6 +59,8 @@ def classes_of(labelled: Labelled, classes: Any = BIRDS) -> list[int]:
 def test_a_number_that_is_a_name_is_no_place(tmp_path: Path) -> None:
     found = read_texts(write(tmp_path / "val.csv", "text,label\na,1\nb,2\n"))
     assert classes_of(found) == [1, 2] and classes_of(found, ("1", "2", "3")) == [0, 1]
+    padded = read_texts(write(tmp_path / "padded.csv", "text,label\na,0001\nb,0002\n"))
+    assert classes_of(padded, ("0", "1", "2")) == [1, 2]
     for classes in (("2", "3", "4"), ("1.0", "2.0", "3.0")):
         with pytest.raises(UserError, match="does not know: 1"):
             classes_of(found, classes)
