@@ -105,8 +105,10 @@ def export(spec: Table, out: Path) -> None:
             forest.serialize(draft / FOREST)
         given: dict[str, Any] = {rows.INPUT: asked}
         np.savez_compressed(draft / "reference.npz", scores=answers, **given)
-        questions = [{"INPUT": row[None]} for row in asked[:GOLDEN]]
-        golden.save(draft / "golden.npz", questions, scores=answers[:GOLDEN])
+        # Whole rows, for a rollout asks them of the version before, too, which may take no others.
+        whole = np.flatnonzero(~np.isnan(asked).any(axis=1))[:GOLDEN]
+        questions = [{"INPUT": row[None]} for row in asked[whole]]
+        golden.save(draft / "golden.npz", questions, scores=answers[whole])
         write_manifest(
             draft,
             spec.identity(),

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from sklearn import ensemble, impute, linear_model, neural_network, pipeline, preprocessing, svm
 
 from bundle_serving import onnxruntime_engine
-from kinds.table.export import Table, export
+from bundle_serving.protocol import golden
+from kinds.table.export import GOLDEN, Table, export
 from kinds.table.rows import INPUT
 from scripts.artefacts.manifest import why_export
 from scripts.base.errors import UserError
@@ -149,6 +150,9 @@ def test_whether_it_takes_empty_cells(save: Saved, takes: bool, tmp_path: Path) 
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     asked = np.load(tmp_path / "out" / "reference.npz")[INPUT]
     assert manifest["onnx"]["missing"] == np.isnan(asked).any() == takes
+    # What a rollout asks of another version, too, which may take none.
+    questions = golden.load(tmp_path / "out" / "golden.npz")
+    assert len(questions) == GOLDEN and not any(np.isnan(each["INPUT"]).any() for each in questions)
 
 
 REFUSED = {
