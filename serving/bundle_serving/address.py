@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import ssl
 import urllib.request
 from dataclasses import dataclass, field
@@ -95,6 +96,15 @@ class _Secured(http.client.HTTPSConnection):
         for name, value in self._headers.items():
             self.putheader(name, value)
         super().endheaders(*arguments, **options)
+
+
+def read_refusal(status: int, body: bytes) -> str:
+    """What a server says when it refuses, in one line."""
+    try:
+        said = str(json.loads(body)["error"])
+    except (ValueError, LookupError, TypeError):
+        said = f"HTTP {status}: {body.decode(errors='replace')}"
+    return " ".join(said.split())[:400].rstrip("; ")
 
 
 def trusting(certificate: Path) -> ssl.SSLContext:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bundle_serving import CACHE, own_requests
-from bundle_serving.address import Address
+from bundle_serving.address import Address, read_refusal
 from bundle_serving.process import guard
 from bundle_serving.process.exposure import of_environment
 from bundle_serving.process.gpu import why_lost
@@ -54,11 +54,7 @@ def reason_not_to_trust(at: Address | str, model: str, timeout: float = 5) -> st
     try:
         return ask_example(server, model, timeout)
     except urllib.error.HTTPError as refusal:
-        body = refusal.read().decode(errors="replace")
-        try:
-            return str(json.loads(body)["error"])
-        except (ValueError, KeyError):
-            return f"HTTP {refusal.code}: {body[:200]}"
+        return read_refusal(refusal.code, refusal.read())
     except (OSError, ValueError, KeyError, http.client.HTTPException) as fault:
         return str(getattr(fault, "reason", fault)) or type(fault).__name__
 

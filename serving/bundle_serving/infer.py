@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bundle_serving import CACHE
+from bundle_serving.address import read_refusal
 
 # Tensors by name, a batch of one.
 Question = Mapping[str, NDArray[Any]]
@@ -46,8 +47,7 @@ def ask(
     answer = connection.getresponse()
     content = answer.read()
     if answer.status != 200:
-        message = " ".join(content.decode(errors="replace").split())
-        raise ValueError(f"HTTP {answer.status}: {message[:400]}")
+        raise ValueError(read_refusal(answer.status, content))
     return read_answer(content, answer.headers.get(LENGTH))
 
 

@@ -7,7 +7,7 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
-from bundle_serving.address import Address
+from bundle_serving.address import Address, read_refusal
 from bundle_serving.process.guard import HEADER
 from scripts.base.errors import UserError
 from scripts.repository import place
@@ -61,7 +61,7 @@ def _ask(
                 f"{state.name_start()} restarts it with this key",
             ) from None
         kind = Missing if refusal.code == http.client.NOT_FOUND else UserError
-        raise kind(_message(refusal), "see make logs") from None
+        raise kind(read_refusal(refusal.code, refusal.read()), "see make logs") from None
     except TimeoutError:
         raise UserError(f"{where} within {timeout:g} s", remedy_of_silence()) from None
     except (OSError, ValueError, http.client.HTTPException) as fault:
@@ -75,13 +75,3 @@ def remedy_of_silence() -> str:
     elsewhere = place.find(state.settings_in_use())
     there = f", though {elsewhere.title} answers" if elsewhere else ""
     return f"if this persists{there}: make down && {state.name_start()}"
-
-
-def _message(refusal: urllib.error.HTTPError) -> str:
-    """Triton's own message in one line."""
-    body = refusal.read().decode(errors="replace")
-    try:
-        body = json.loads(body)["error"]
-    except (ValueError, KeyError, TypeError):
-        body = f"HTTP {refusal.code}: {body}"
-    return " ".join(body.split())[:400].rstrip("; ")

@@ -4,7 +4,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from bundle_serving.address import Address
+from bundle_serving.address import Address, read_refusal
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -20,3 +20,16 @@ def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -
         address = Address("127.0.0.1", server.server_port)
         with address.open(urllib.request.Request(address.url), timeout=10) as answer:
             assert answer.status == 204
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"error": "row 1 has\\n3 numbers;"}', "row 1 has 3 numbers"),
+        (b"Bad\nGateway", "HTTP 502: Bad Gateway"),
+        (b'["error"]', 'HTTP 502: ["error"]'),
+        (b"\xff", "HTTP 502: \ufffd"),
+    ],
+)
+def test_a_refusal_is_one_line(body: bytes, said: str) -> None:
+    assert read_refusal(502, body) == said

@@ -312,9 +312,9 @@ def test_what_fails_says_so_in_one_line_and_fails_nobody_else(served: Project, t
         served, "added", left=[1, 1], right=[1, 1]
     )
     refused = refusal(served, "added", left=[2, 1], right=[1, 1])
-    assert "HTTP 400" in refused and "two is not taken" in refused
+    assert "HTTP" not in refused and "two is not taken" in refused
     refused = refusal(served, "added", left=[3, 1], right=[1, 1])
-    assert "HTTP 500" in refused and "invalid shapes" in refused and "(3,)" in refused
+    assert "HTTP" not in refused and "invalid shapes" in refused and "(3,)" in refused
     refused = refusal(served, "added", left=[0, 1])
     assert "INPUTS: right is missing; give JSON with left (FP32 [2])" in refused
 
