@@ -130,12 +130,15 @@ def measure(question: Question, concurrency: int, seconds: float) -> Round:
     end = time.perf_counter() + seconds
 
     def client(number: int) -> None:
-        pictures = itertools.cycle(question.pictures)
         try:
             with question.connect() as ask:
-                while not faults and (sent := time.perf_counter()) < end:
-                    ask(next(pictures))
-                    answers.append(Answer(number, sent, time.perf_counter()))
+                for picture in itertools.cycle(question.pictures):  # one, however short the time
+                    sent = time.perf_counter()
+                    ask(picture)
+                    came = time.perf_counter()
+                    answers.append(Answer(number, sent, came))
+                    if faults or came >= end:
+                        break
         except Exception as fault:
             faults.append(fault)
 

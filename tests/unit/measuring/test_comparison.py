@@ -1,9 +1,10 @@
 """What the comparison counts, and what it lays out for the textbook's server."""
 
 import io
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -20,7 +21,17 @@ from PIL.JpegImagePlugin import JpegImageFile
 from benchmark import folder, rollouts
 from benchmark.compare import SHORTEST_S, Cell, Plan, measure_rounds, sum_up
 from benchmark.contenders import OURS, Contender, bundle
-from benchmark.load import Answer, Connect, Round, over_grpc, over_http, summary
+from benchmark.load import (
+    Answer,
+    Ask,
+    Connect,
+    Question,
+    Round,
+    measure,
+    over_grpc,
+    over_http,
+    summary,
+)
 from benchmark.services.usual import Classifier, Setup
 from bundle_serving import CACHE
 from bundle_serving.address import Address
@@ -186,3 +197,12 @@ def test_however_short_each_is_asked() -> None:
     plan = Plan(concurrencies=(2,), rounds=1, seconds=1e-6, longest=1, warm_up=SHORTEST_S)
     found = measure_rounds([up], [Inputs("photo", (b"a picture",))], plan)
     assert all(each.answered for rounds in found.values() for each in rounds)
+
+
+def test_every_client_is_answered_once_however_short_the_time() -> None:
+    def connect() -> AbstractContextManager[Ask]:
+        time.sleep(0.01)
+        return nullcontext(lambda picture: picture)
+
+    measured = measure(Question("a server", connect, [b"a picture"]), concurrency=2, seconds=0)
+    assert measured.answered == 2 and measured.images_per_second > 0
