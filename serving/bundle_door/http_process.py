@@ -15,12 +15,11 @@ from bundle_door.front.methods import TRITON as GRPC_METHODS
 from bundle_door.given import Given
 from bundle_door.limits import Counts, Load
 from bundle_door.paths.api import Api
-from bundle_door.paths.candidates import Sharing
+from bundle_door.paths.candidates import Shadowing, Sharing
 from bundle_door.paths.capturing import Capturing
 from bundle_door.paths.measured import Observer, measure_handler
 from bundle_door.paths.plain import PlainQuestions
 from bundle_door.paths.routes import Handler, Route, of_inference, of_plain_questions
-from bundle_door.paths.shadowing import Shadowing
 from bundle_door.requests import Note
 from bundle_door.served import Served
 from bundle_door.service import Service

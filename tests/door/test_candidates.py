@@ -14,12 +14,12 @@ import pytest
 
 from bundle_door.access.keys import charge_once
 from bundle_door.paths.candidates import (
+    ANSWER_S,
     LEAST_S,
     LIVE_ONLY,
     SESSION_ID,
     is_chosen,
 )
-from bundle_door.paths.shadowing import ANSWER_S
 from bundle_door.requests import ANSWERED_BY, Note, Request
 from bundle_door.served import Candidate
 from bundle_serving.address import Address

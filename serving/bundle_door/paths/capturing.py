@@ -12,11 +12,10 @@ import msgspec
 
 from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.front.methods import INFER
-from bundle_door.paths.candidates import draw
+from bundle_door.paths.candidates import Behind, draw, is_good
 from bundle_door.paths.measured import Observer
 from bundle_door.paths.plain import MASK
 from bundle_door.paths.routes import Handler, Route, for_the_admin
-from bundle_door.paths.shadowing import Behind, is_good
 from bundle_door.requests import Request
 from bundle_door.settings import NOTHING, Keep
 from bundle_door.watching.captures import Captures, Record

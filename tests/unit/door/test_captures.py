@@ -18,8 +18,8 @@ import pytest
 
 from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.limits import Limits, Load
+from bundle_door.paths.candidates import Shadowing
 from bundle_door.paths.capturing import Capturing
-from bundle_door.paths.shadowing import Shadowing
 from bundle_door.requests import Note, Request
 from bundle_door.served import Candidate
 from bundle_door.settings import NOTHING, Keep, read_keep
