@@ -14,7 +14,7 @@ from bundle_door.answers import Answer, Refused
 from bundle_door.front import arrivals, envoy, envoy_lines, envoy_process
 from bundle_door.front.envoy_process import CONNECTIONS, REQUESTS
 from bundle_door.given import Given
-from bundle_door.http_process import HttpProcess, keep_pages, tidy
+from bundle_door.http_process import HttpProcess, Told, keep_pages, tidy
 from bundle_door.limits import Load
 from bundle_door.paths.measured import over_grpc
 from bundle_door.paths.metrics import Metrics, find_resident_bytes
@@ -36,7 +36,6 @@ from bundle_door.streams import Streams
 from bundle_door.watching.drift import References
 from bundle_door.watching.observed import HTTP, Observed
 from bundle_door.watching.steps import Report, listen
-from bundle_door.watching.told import Told
 from bundle_door.wire import http1
 from bundle_serving.process import keeper_notes, relayed, sockets
 

@@ -1,5 +1,5 @@
-"""A process of the HTTP service: what each has, where there are several, and what the further ones
-are. The first one (door.py) has more."""
+"""A process of the HTTP service: what each has, where there are several; and what the further ones
+are, and tell the first one. That one (door.py) has more."""
 
 import asyncio
 import ctypes
@@ -7,7 +7,11 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from bundle_door.access.keys import Charged
 from bundle_door.front import envoy_process
@@ -25,10 +29,10 @@ from bundle_door.served import Served
 from bundle_door.service import Service
 from bundle_door.triton import Triton
 from bundle_door.watching.captures import FOLDER, Captures
-from bundle_door.watching.observed import HTTP
+from bundle_door.watching.observed import HTTP, Series
 from bundle_door.watching.request_log import HUNG_UP, RequestLog
+from bundle_door.watching.shadows import Compared
 from bundle_door.watching.steps import Report, Steps, listen
-from bundle_door.watching.told import Teller
 from bundle_door.wire import http1
 from bundle_door.wire.http1 import Incoming
 from bundle_serving import own_requests
@@ -41,6 +45,11 @@ MOST_LOG_BYTES = 20_000_000
 ASKS_A_MODEL = "/infer", "/classify", "/sentiment"
 # malloc.h: how much may lie free before it goes back, and what is mapped on its own.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+# What the further processes tell the first one goes together; and is kept while that is started
+# again.
+TELL_S, MOST_KEPT = 0.05, 3000
+
+What = TypeVar("What")
 
 
 class HttpProcess:
@@ -102,6 +111,66 @@ class HttpProcess:
             self.observed.refusal(status, HTTP)
             if not note.pipeline and incoming.path.endswith(ASKS_A_MODEL):  # before its handler
                 self.observed.request((*self.served.series(""), HTTP), status, duration / 1e9)
+
+
+class Told(msgspec.Struct):
+    """By a further process to the first one, so that measures, drift and rates are of all of them,
+    and outlive each."""
+
+    # Series, status, seconds.
+    requests: list[tuple[Series, int, float]] = []
+    # Statuses.
+    refusals: list[int] = []
+    # What a client's request cost beyond the one that it was let in for.
+    charges: list[tuple[str, int]] = []
+    compared: list[Compared] = []
+    # Outcomes.
+    captures: list[str] = []
+
+
+class Teller:
+    """In a further process: takes the place of what the first one has."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self._told = Told()
+
+    def request(self, series: Series, status: int, seconds: float) -> None:
+        self._add(self._told.requests, (series, status, seconds))
+
+    def refusal(self, status: int, protocol: str = HTTP) -> None:
+        self._add(self._told.refusals, status)
+
+    def charge(self, client: str, more: int) -> None:
+        self._add(self._told.charges, (client, more))
+
+    def note_comparison(self, compared: Compared) -> None:
+        self._add(self._told.compared, compared)
+
+    def note_capture(self, outcome: str) -> None:
+        self._add(self._told.captures, outcome)
+
+    def _add(self, told: list[What], one: What) -> None:
+        if len(told) < MOST_KEPT:
+            told.append(one)
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(TELL_S)
+            with suppress(OSError):
+                await self._tell()
+
+    async def _tell(self) -> None:
+        _, writer = await asyncio.open_unix_connection(self._socket)
+        try:
+            while not writer.is_closing():
+                if self._told != Told():
+                    told, self._told = self._told, Told()
+                    writer.write(msgspec.json.encode(told) + b"\n")
+                    await writer.drain()
+                await asyncio.sleep(TELL_S)
+        finally:
+            writer.close()
 
 
 async def serve_further(given: Given, number: int) -> None:

@@ -18,7 +18,7 @@ import msgspec
 from bundle_door.requests import Note, Request
 
 # One report, of a large batch with many remarks, is a few kilobytes; what a process of the door has
-# kept for another one (told.py), up to a megabyte.
+# kept for another one (Told), up to a megabyte.
 LONGEST_LINE = 2 << 20
 TOKEN = re.compile(r"[\w.-]+", re.ASCII)
 # A request's parameter: 1, and the answer has the times of its steps.

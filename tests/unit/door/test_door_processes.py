@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from bundle_door.answers import Refused
+from bundle_door.http_process import MOST_KEPT, Told
 from bundle_door.limits import Counts, Limits, Load
 from bundle_door.settings import MOST_PROCESSES, count_processes
 from bundle_door.watching.shadows import Compared
 from bundle_door.watching.steps import Reading, Report, Steps
-from bundle_door.watching.told import MOST_KEPT, Told
 from bundle_serving.step_reports import Reports, process_of
 
 
