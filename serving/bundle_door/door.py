@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bundle_door.access.keys import Keys
 from bundle_door.answers import Answer, Refused
-from bundle_door.front import arrivals, envoy, envoy_lines, envoy_process
+from bundle_door.front import envoy, envoy_lines, envoy_process, messages
 from bundle_door.front.envoy_process import CONNECTIONS, REQUESTS
 from bundle_door.given import Given
 from bundle_door.http_process import HttpProcess, Told, keep_pages, tidy
@@ -98,7 +98,7 @@ async def serve(given: Given) -> None:
         if keys:
             listeners.append(keys.charge_line)
         relay = given.relay_folder
-        arrivals.clear_room(given.processes, folder / sockets.ROOM)
+        messages.clear_room(given.processes, folder / sockets.ROOM)
         outside = await stack.enter_async_context(
             envoy_process.running(
                 envoy.build_door(given, folder, relayed.prepare(relay) if relay else None),

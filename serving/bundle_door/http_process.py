@@ -15,7 +15,7 @@ import msgspec
 
 from bundle_door.access.keys import Charged
 from bundle_door.front import envoy_process
-from bundle_door.front.methods import TRITON as GRPC_METHODS
+from bundle_door.front.messages import TRITON as GRPC_METHODS
 from bundle_door.given import Given
 from bundle_door.limits import Counts, Load
 from bundle_door.paths.api import Api

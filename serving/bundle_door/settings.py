@@ -19,7 +19,7 @@ from bundle_serving.process.traces import Collector
 
 BODY_MB, IN_FLIGHT = 64, 1024
 MOST_BODY_MB = (2**31 - 1) // 10**6  # of one message, for gRPC
-MOST_MESSAGE_MB = 320  # what finds room where messages are gathered (arrivals.py, streams.py)
+MOST_MESSAGE_MB = 320  # what finds room where messages are gathered (messages.py, streams.py)
 # One process of the HTTP service answers what four cores compute, or a part of a GPU.
 PROCESSES, CORES_OF_ONE, MOST_PROCESSES = "DOOR_PROCESSES", 4, 32
 TEXT, JSON = FORMATS = "text", "json"

@@ -9,7 +9,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from bundle_door.answers import Answer, Refused
-from bundle_door.front.methods import INFER
+from bundle_door.front.messages import INFER
 from bundle_door.http_process import HttpProcess
 from bundle_door.paths.candidates import Sharing
 from bundle_door.requests import ANSWERED_BY, Request, note_of

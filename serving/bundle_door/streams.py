@@ -17,8 +17,8 @@ from google.protobuf.message import DecodeError
 
 from bundle_door.access.keys import Keys
 from bundle_door.answers import Answer, Refused
-from bundle_door.front import asked
-from bundle_door.front.arrivals import NUMBER
+from bundle_door.front import messages
+from bundle_door.front.messages import NUMBER
 from bundle_door.limits import AHEAD_S, LATE_S, SLOWEST, Limits, busy
 from bundle_door.requests import CLIENT_HEADER, Request, address_of
 from bundle_door.triton import OF_SEVERAL, SERVICE, Triton
@@ -105,7 +105,7 @@ class Admitted:
         begins = True
         async for message in self._until_the_server_stops():
             try:
-                asked.check(message)
+                messages.check(message)
                 if self._keys and not begins:
                     await self._keys.admit(self._authorization)
                 if self._keys:
@@ -115,7 +115,7 @@ class Admitted:
                 self.refused = refused
                 return
             except DecodeError:  # such as a name that is not UTF-8, whose length alone was checked
-                self.refused = asked.malformed()
+                self.refused = messages.malformed()
                 return
             begins = False
             yield message

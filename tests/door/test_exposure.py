@@ -20,7 +20,7 @@ import tritonclient.grpc
 from bundle_door.access import certificate
 from bundle_door.access.key_file import BadKeys, Client, add, hash_key, read, revoke
 from bundle_door.access.keys import Bucket
-from bundle_door.front.methods import INFER
+from bundle_door.front.messages import INFER
 from bundle_serving.address import BALANCED, BALANCER_HEADER
 from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY, Exposure
 from bundle_serving.process.guard import make_pass

@@ -14,7 +14,7 @@ import pytest
 
 from benchmark.torture import unfinished
 from benchmark.torture.subject import Subject
-from bundle_door.front.methods import (
+from bundle_door.front.messages import (
     DEADLINE_EXCEEDED,
     INFER,
     LOAD,

@@ -1,4 +1,4 @@
--- How messages over gRPC arrive, by the numbers of arrivals.py, which go before this: each takes its
+-- How messages over gRPC arrive, by the numbers of messages.py, which go before this: each takes its
 -- share of Envoy's memory as it comes, and may be late for so long.
 --
 -- A script cannot answer once it has seen a part of a body. So it names a stage, by which the route is

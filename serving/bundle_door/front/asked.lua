@@ -1,4 +1,4 @@
--- What a ModelInfer asks: bounded before Triton reads it, by the bounds of asked.py, which go before
+-- What a ModelInfer asks: bounded before Triton reads it, by the bounds of messages.py, which go before
 -- this; and its model, for the access log. Only lengths and names are read, a window at a time.
 
 local PATH = "/inference.GRPCInferenceService/ModelInfer"

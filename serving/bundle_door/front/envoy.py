@@ -15,8 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from bundle_door import documents, limits, requests
-from bundle_door.front import arrivals, asked, methods
-from bundle_door.front.lua import write_program
+from bundle_door.front import messages
 from bundle_door.given import Given
 from bundle_door.limits import Limits
 from bundle_door.triton import MOST_WAITING, OF_AN_UNKNOWN_MODEL, ON_ITS_WAY, PASSES
@@ -53,7 +52,7 @@ OWN_HOSTS = r"[0-9.]+|\[[0-9a-fA-F:.]+\]|[\w-]+|[\w.-]+\.localhost"
 # of single messages that are to pass the door (singles.py).
 STOPPING, SHARING = "stopping", "sharing"
 # The files know the constants of these, and of this file, by their names.
-KNOWN = (globals(), *map(vars, (methods, arrivals, limits, requests, address, guard, traces)))
+KNOWN = (globals(), *map(vars, (messages, limits, requests, address, guard, traces)))
 
 
 def build_door(given: Given, folder: Path, relay: Path | None = None) -> Config:
@@ -70,21 +69,21 @@ def build_door(given: Given, folder: Path, relay: Path | None = None) -> Config:
         digest=compute_digest(exposure),
         own_hosts=rf"(?i)({hosts})(:\d+)?",
         open_paths=list_open_paths(),
-        arriving=arrivals.program(
+        arriving=messages.write_arrivals(
             at_door=True,
             has_keys=exposure.api_keys is not None,
             threads=processes,
             shared=folder / sockets.ROOM,
         ),
-        asked=asked.program(),
-        before_triton=write_program(
+        asked=messages.write_asked(),
+        before_triton=messages.write_program(
             "before_triton.lua",
             {
                 "TRACED": given.traces is not None,
                 "COMING": str(given.run_dir / keeper_notes.COMING),
                 "UNKNOWN": OF_AN_UNKNOWN_MODEL,
                 "ON_ITS_WAY": ON_ITS_WAY,
-                "UNAVAILABLE": methods.UNAVAILABLE,
+                "UNAVAILABLE": messages.UNAVAILABLE,
             },
         ),
         logs_all=["grpc"],
@@ -114,7 +113,7 @@ def build_balancer(
         digest=compute_digest(exposure),
         relay=None,
         processes=1,
-        arriving=arrivals.program(at_door=False),
+        arriving=messages.write_arrivals(at_door=False),
         logs_all=[],
         services=[("beside", MOST_CONNECTIONS, HTTP1, [str(folder / sockets.HTTP)])],
     )
@@ -158,7 +157,7 @@ def load_templates() -> Environment:
 def match_stage(stage: str) -> Config:
     """How far a message is, as arrivals.lua notes it."""
     value = {"string_match": {"safe_regex": {"regex": stage}}}
-    return {"filter": arrivals.STAGES, "path": [{"key": "stage"}], "value": value}
+    return {"filter": messages.STAGES, "path": [{"key": "stage"}], "value": value}
 
 
 def list_open_paths() -> list[tuple[Config, str]]:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from bundle_door.answers import Answer, Refused, as_json
-from bundle_door.front.methods import INFER
+from bundle_door.front.messages import INFER
 from bundle_door.paths.candidates import Behind, draw, is_good
 from bundle_door.paths.measured import Observer
 from bundle_door.paths.plain import MASK

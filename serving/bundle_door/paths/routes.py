@@ -12,7 +12,7 @@ from bundle_door import documents, elsewhere
 from bundle_door.access.keys import Keys
 from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.elsewhere import Elsewhere
-from bundle_door.front.arrivals import TOLD
+from bundle_door.front.messages import TOLD
 from bundle_door.limits import MOST_NAME
 from bundle_door.paths.api import Api
 from bundle_door.paths.plain import PlainQuestions

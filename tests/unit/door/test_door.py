@@ -22,7 +22,7 @@ from bundle_door import streams
 from bundle_door.__main__ import arguments, read_options
 from bundle_door.answers import Answer, Refused
 from bundle_door.documents import add_cards, documents, find_own_cards
-from bundle_door.front import arrivals, envoy, methods
+from bundle_door.front import envoy, messages
 from bundle_door.given import Given
 from bundle_door.http_process import keep_log_short
 from bundle_door.limits import (
@@ -507,7 +507,7 @@ def test_a_body_that_comes_slowly_for_long_is_refused(monkeypatch: pytest.Monkey
 def test_without_an_admin_key_nothing_leads_to_admin_methods() -> None:
     assert "the key" in json.dumps(grpc_routes(Limits(), "the key"))
     passed = grpc_routes(Limits())
-    for method in methods.ADMIN_METHODS:
+    for method in messages.ADMIN_METHODS:
         (route,) = [route for route in passed if route["match"].get("path") == method]
         assert "direct_response" in route
 
@@ -532,12 +532,12 @@ def test_a_message_over_grpc_has_an_end() -> None:
     """However slowly it comes; a stream has none."""
     limits = Limits(arrival_s=3, answer_s=4)
     routes = {route["match"].get("path"): route for route in grpc_routes(limits)}
-    for path in (methods.HEALTH_METHOD, methods.INFER, *methods.OPEN_METHODS):
+    for path in (messages.HEALTH_METHOD, messages.INFER, *messages.OPEN_METHODS):
         taken = routes[path]["route"]
         assert taken["max_stream_duration"] == {"max_stream_duration": "7s"}
         # A message to infer from, until it is complete.
-        assert taken["idle_timeout"] == ("10s" if path == methods.INFER else "9s")
-    assert "max_stream_duration" not in routes[methods.STREAM]["route"]
+        assert taken["idle_timeout"] == ("10s" if path == messages.INFER else "9s")
+    assert "max_stream_duration" not in routes[messages.STREAM]["route"]
 
 
 def test_a_message_that_never_finds_room_is_told_that_it_is_too_large() -> None:
@@ -545,7 +545,7 @@ def test_a_message_that_never_finds_room_is_told_that_it_is_too_large() -> None:
     most = Limits(body_bytes=MOST_BODY_MB * MEGABYTE).message_bytes
     routes = json.dumps(grpc_routes(Limits(body_bytes=MOST_BODY_MB * MEGABYTE)))
     assert f'{{"max_request_bytes": {most}}}' in routes
-    assert most < arrivals.MOST_TIMES * (arrivals.ROOM * arrivals.HEAP_BYTES - most)
+    assert most < messages.MOST_TIMES * (messages.ROOM * messages.HEAP_BYTES - most)
     assert most < streams.MOST_BYTES
 
 

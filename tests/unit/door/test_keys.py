@@ -12,7 +12,7 @@ from bundle_door.access.key_file import BadKeys, Client
 from bundle_door.access.keys import Keys
 from bundle_door.answers import Refused
 from bundle_door.front.envoy_lines import Line
-from bundle_door.front.methods import INFER
+from bundle_door.front.messages import INFER
 from bundle_door.requests import Request
 from bundle_serving.protocol.kserve import pb
 

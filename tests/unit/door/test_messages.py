@@ -10,7 +10,7 @@ import pytest
 from benchmark.torture.messages import hostile
 from benchmark.torture.requests import Target
 from bundle_door.answers import Refused
-from bundle_door.front import arrivals, asked
+from bundle_door.front import messages
 from bundle_door.limits import MOST_ID, MOST_NAME, MOST_PARAMETERS, MOST_TENSORS, MOST_VALUES
 from bundle_serving.protocol.kserve import pb
 
@@ -33,8 +33,8 @@ def largest() -> pb.ModelInferRequest:
 
 
 def test_as_much_as_may_be() -> None:
-    asked.check(b"")
-    asked.check(largest().SerializeToString())
+    messages.check(b"")
+    messages.check(largest().SerializeToString())
 
 
 def test_one_more_of_anything() -> None:
@@ -54,20 +54,20 @@ def test_one_more_of_anything() -> None:
         message = largest()
         change(message)
         with pytest.raises(Refused, match=why):
-            asked.check(message.SerializeToString())
+            messages.check(message.SerializeToString())
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_is_hostile(name: str) -> None:
     with pytest.raises(Refused) as refusal:
-        asked.check(HOSTILE[name])
+        messages.check(HOSTILE[name])
     assert refusal.value.status == 400
 
 
 def test_values_before_a_script_are_lua_s() -> None:
     """Which does not know JSON's escapes of letters, as in a folder's name."""
     at = Path("/srv/über alles")
-    written = arrivals.program(at_door=True, shared=at / "room").splitlines()
+    written = messages.write_arrivals(at_door=True, shared=at / "room").splitlines()
     assert f'local SHARED = "{at}/room"' in written and "local CLIENT = nil" in written
     assert "local GATHERS = true" in written and "local MOST_OF_ONE = math.huge" in written
-    assert 'local MESSAGE = {[1] = {["what"] = "a name", ' in asked.program()
+    assert 'local MESSAGE = {[1] = {["what"] = "a name", ' in messages.write_asked()
