@@ -24,7 +24,7 @@ if [ ! -e "$key" ]; then
     echo "- created the admin key $key"
 fi
 refused=
-TLS_FOLDER=build/tls API_KEYS=build/key/api.keys python3 -m bundle_door.prepare || refused=1
+TLS_FOLDER=build/tls API_KEYS=build/key/api.keys python3 -m bundle_door.access.certificate || refused=1
 # Where the first step writes the recipe of the network that FROM names.
 [ -z "${FROM:-}" ] || chown "$user:$group" own
 find build ! -uid "$user" -exec chown --no-dereference "$user:$group" {} +

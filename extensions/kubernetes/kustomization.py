@@ -12,7 +12,6 @@ from typing import Any
 import yaml
 
 from bundle_client import __version__
-from bundle_door import prepare
 from bundle_door.access import certificate
 from bundle_serving.process import main_pipeline
 from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
@@ -296,7 +295,9 @@ def _certificate(settings: Settings) -> dict[str, str]:
     # Where commands of this machine ask pods, theirs is the one that `make cluster-up` makes.
     if settings.tls_cert is None and settings.flavour != FLAVOUR:
         folder = TARGET.with_name(f"{TARGET.name}-tls")
-        certificate.ensure(folder, [SERVICE, *prepare.names(settings.bind, settings.allowed_hosts)])
+        certificate.ensure(
+            folder, [SERVICE, *certificate.list_names(settings.bind, settings.allowed_hosts)]
+        )
     return {name: (folder / name).read_text() for name in (CERTIFICATE, PRIVATE_KEY)}
 
 

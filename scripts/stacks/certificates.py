@@ -5,7 +5,6 @@ import ssl
 import time
 from pathlib import Path
 
-from bundle_door import prepare
 from bundle_door.access import certificate
 from bundle_door.access.certificate import ends
 from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY
@@ -65,7 +64,7 @@ def make(settings: Settings) -> None:
     """Where the door needs one and nobody gave one."""
     try:
         given = exposure.exposure_of(settings), _list_names(settings)
-        if prepare.prepare_certificate(*given, exposure.find_shown_host(settings.bind)):
+        if certificate.ensure_if_needed(*given, exposure.find_shown_host(settings.bind)):
             console.note(
                 f"created a self-signed certificate in {exposure.FOLDER.relative_to(ROOT)}; "
                 "give clients its cert.pem to trust"
@@ -79,10 +78,10 @@ def list_options(settings: Settings) -> list[str]:
     shown = exposure.find_shown_host(settings.bind)
     return [
         f"--env=ALLOWED_HOSTS={','.join(_list_names(settings))}",
-        f"--env={prepare.SHOWN_HOST}={shown}",
+        f"--env={certificate.SHOWN_HOST}={shown}",
     ]
 
 
 def _list_names(settings: Settings) -> list[str]:
     """That the certificate is for, beside this machine's own."""
-    return [socket.gethostname(), *prepare.names(settings.bind, settings.allowed_hosts)]
+    return [socket.gethostname(), *certificate.list_names(settings.bind, settings.allowed_hosts)]

@@ -1,26 +1,47 @@
 """A certificate for the door, where nobody gave one: made by openssl, and by nobody vouched for.
 
 What it made it makes anew when it ends soon, or is to have other names. A certificate that somebody
-else put there is left alone.
+else put there is left alone. Before a container with the door starts, this program makes one if the
+door needs it, and reports what else is missing:
+
+python -m bundle_door.access.certificate
 """
 
 import ipaddress
+import os
 import ssl
 import subprocess
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY
+from bundle_door.settings import read_several
+from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY, Exposure, of_environment
 
 ALWAYS = ("localhost", "127.0.0.1", "::1")
 DAYS, SOON_S = 825, 30 * 24 * 3600
 # Beside a certificate that was made here: its names.
 NAMES = "names"
+# A container cannot see at which address other machines reach its host.
+SHOWN_HOST = "SHOWN_HOST"
 
 
 class NoCertificate(RuntimeError):
     """None can be made; the message says why and what to do."""
+
+
+def ensure_if_needed(exposure: Exposure, names: Iterable[str], shown: str) -> bool:
+    """Whether one was made."""
+    if not exposure.is_guarded or exposure.certified:
+        return False
+    return ensure(exposure.tls_folder, names, shown)
+
+
+def list_names(bind: str, hosts: Iterable[str]) -> list[str]:
+    """Those that others may use for it; 0.0.0.0 is not one."""
+    named = [] if bind in ("0.0.0.0", "::") else [bind]
+    return [*named, *hosts]
 
 
 def ensure(folder: Path, names: Iterable[str], shown: str = "") -> bool:
@@ -95,3 +116,21 @@ def _openssl(*words: str) -> subprocess.CompletedProcess[str]:
         raise NoCertificate(
             "openssl is needed to create a certificate; install it, or set TLS_CERT and TLS_KEY"
         ) from None
+
+
+def main() -> int:
+    exposure = of_environment()
+    names = list_names(exposure.bind, read_several(os.environ.get("ALLOWED_HOSTS", "")))
+    try:
+        if ensure_if_needed(exposure, names, os.environ.get(SHOWN_HOST, "")):
+            print(f"- created a self-signed certificate in {exposure.tls_folder}", flush=True)
+        problem = exposure.problem()
+    except NoCertificate as fault:
+        problem = str(fault)
+    if problem:
+        print(f"error: {problem}", file=sys.stderr)
+    return 1 if problem else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
