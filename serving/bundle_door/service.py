@@ -1,15 +1,20 @@
-"""The HTTP service behind Envoy: reads, checks and answers requests."""
+"""The HTTP service behind Envoy: reads, checks and answers requests; their bodies, and the answers,
+may be compressed."""
+
+from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 import time
+import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from bundle_door.answers import Answer, Refused
-from bundle_door.limits import Load, Share, too_large
+from bundle_door.limits import CLEAR_ANYWAY, MOST_RATIO, Load, Share, too_large
 from bundle_door.paths.routes import Route, find_route
 from bundle_door.requests import (
     ANSWERED_BY,
@@ -20,12 +25,6 @@ from bundle_door.requests import (
     note_of,
 )
 from bundle_door.watching.request_log import HUNG_UP
-from bundle_door.wire.compression import (
-    choose_encoding,
-    compress,
-    decompress,
-    may_be_compressed,
-)
 from bundle_door.wire.http1 import Body, Incoming
 from bundle_serving.process.guard import HEADER as ADMIN_KEY
 from bundle_serving.process.server_log import log, log_traceback
@@ -41,6 +40,13 @@ READ_AT_ONCE = 64 << 10
 VARY = "Accept-Encoding, Origin"
 # Of the header Sec-Fetch-Site, which browsers send: another port of this host is one, too.
 FOREIGN = ("cross-site", "same-site")
+
+# zlib's window bits: with gzip's header, with its own.
+WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
+# At most this much at a time: memory is bounded by the limit, and others are served meanwhile.
+STEP = 1 << 20
+
+CODING = re.compile(r"([\w!#$%&'*+.^`|~-]+)(?:\s*;\s*q=(0(?:\.\d{0,3})?|1(?:\.0{0,3})?))?", re.A)
 
 
 @dataclass
@@ -174,12 +180,76 @@ async def read_body(body: Body, limit: int, share: Share) -> list[bytes]:
     return chunks
 
 
+def decompress(chunks: Sequence[bytes], encoding: str, limit: int) -> Iterator[bytes]:
+    """The decompressed body in steps; refused as soon as it exceeds `limit`, or what its compressed
+    size allows."""
+    if encoding not in WINDOWS:
+        raise Refused(
+            415,
+            f"Content-Encoding: {encoding} is not supported; send gzip, deflate, or neither",
+            {"accept-encoding": "gzip, deflate"},
+        )
+    stream = zlib.decompressobj(WINDOWS[encoding])
+    allowed = max(CLEAR_ANYWAY, MOST_RATIO * sum(map(len, chunks)))
+    size = 0
+    for chunk in chunks:
+        for clear in _steps(stream, chunk, encoding):
+            if (size := size + len(clear)) > limit:
+                raise too_large(limit)
+            if size > allowed:
+                raise Refused(
+                    413,
+                    f"the {encoding} body holds more than {MOST_RATIO} times its own size; send it"
+                    " as it is",
+                )
+            yield clear
+    if not stream.eof:
+        raise Refused(400, f"the {encoding} body is truncated")
+
+
+def _steps(stream: zlib._Decompress, chunk: bytes, encoding: str) -> Iterator[bytes]:
+    """Decompresses one chunk, at most STEP bytes at a time."""
+    clear = b""
+    # A full step may leave output pending although the chunk is used up.
+    while chunk or (len(clear) == STEP and not stream.eof):
+        if stream.eof:
+            raise Refused(400, f"data follows the end of the {encoding} body")
+        try:
+            clear = stream.decompress(chunk, STEP)
+        except zlib.error:
+            raise Refused(400, f"the body is not valid {encoding}") from None
+        yield clear
+        chunk = stream.unused_data or stream.unconsumed_tail
+
+
+def may_be_compressed(path: str) -> bool:
+    """Of Triton's own paths the answers to inferences alone, as Triton does: tritonclient's client
+    for asyncio wants all of them compressed, and can read no others."""
+    return not path.startswith("/v2") or path.endswith("/infer")
+
+
+def choose_encoding(accepted: str) -> str | None:
+    """The encoding of an answer, by the header Accept-Encoding; None: uncompressed."""
+    if not accepted:
+        return None
+    weights: dict[str, float] = {}
+    for part in accepted.split(","):
+        if not (part := part.strip()):
+            continue
+        if not (coding := CODING.fullmatch(part)):
+            raise Refused(400, f"Accept-Encoding: {part[:100]!r} is not an encoding with a weight")
+        weights[coding[1].lower()] = float(coding[2] or 1)
+    known = [name for name in WINDOWS if weights.get(name)]
+    return max(known, key=lambda name: weights[name], default=None)
+
+
 async def encode_answer(answer: Answer, encoding: str) -> Answer:
     if not answer.body:
         return answer
-    pieces = []
-    for piece in compress(answer.body, encoding):
-        pieces.append(piece)
+    stream, pieces = zlib.compressobj(wbits=WINDOWS[encoding]), []
+    for start in range(0, len(answer.body), STEP):
+        pieces.append(stream.compress(answer.body[start : start + STEP]))
         await asyncio.sleep(0)
+    pieces.append(stream.flush())
     headers = {**answer.headers, "content-encoding": encoding}
     return Answer(b"".join(pieces), answer.status, headers)
