@@ -126,7 +126,7 @@ def hands_off_file() -> Path:
 @contextlib.contextmanager
 def hands_off(path: Path = HANDS_OFF) -> Iterator[None]:
     """While this command changes what is loaded, and others perhaps, the keeper restores nothing
-    (bundle_serving.process.hands)."""
+    (bundle_keeper.hands)."""
     descriptor = os.open(private(path, READER), os.O_RDWR | os.O_CLOEXEC)
     try:
         _take(descriptor, KEEPER_S, fcntl.LOCK_SH)

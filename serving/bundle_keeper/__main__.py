@@ -38,13 +38,12 @@ from bundle_keeper import afresh
 from bundle_keeper.afresh import GIVEN_UP, START_FAILED
 from bundle_keeper.children import Child, keep_awake
 from bundle_keeper.front import Front
-from bundle_keeper.pauses import Pauses
+from bundle_keeper.hands import Hands, Pauses
 from bundle_keeper.triton_control import BUSY, Triton
 from bundle_keeper.waiting_room import WaitingRoom
 from bundle_keeper.watch import Watch
 from bundle_serving import own_requests
 from bundle_serving.process import gpu, guard, keeper_notes, leftovers, main_pipeline, sockets
-from bundle_serving.process.hands import Hands
 from bundle_serving.process.keeper_notes import DOOR, SERVER, Notes, log
 from bundle_serving.process.main_pipeline import find_main
 from bundle_serving.process.processes import Process, family

@@ -1,13 +1,15 @@
-"""Who may change what is loaded: commands (scripts/base/lock.py), or the keeper while none runs.
+"""When the keeper may change what is loaded: while no command does (scripts/base/lock.py); and what
+did not help before, after pauses that increase.
 
-A file lock, because it ends with the command that holds it, and because a container sees it through
-a read-only mount. (Not if Docker runs in a virtual machine: there a command and the keeper may
+Commands hold a file lock, because it ends with them, and because a container sees it through a
+read-only mount. (Not if Docker runs in a virtual machine: there a command and the keeper may
 interfere, and the later load counts.)
 """
 
 import asyncio
 import fcntl
 import time
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -17,6 +19,10 @@ from bundle_serving.process.server_log import log
 LOOK_S = 0.2
 # That the keeper waits for commands: one that is stopped must not block it.
 COMMANDS_S = 900
+WITHIN_S = 300
+WITHOUT_PAUSE = 3
+# Requests wait for what is restored, a minute at most, of which a busy machine takes half.
+FIRST_S, LONGEST_S = 1, 15
 
 
 class Hands:
@@ -58,3 +64,15 @@ class Hands:
             except BlockingIOError:
                 free = False
             yield free
+
+
+class Pauses:
+    def __init__(self) -> None:
+        self._done: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=16))
+
+    async def wait_before(self, what: str) -> None:
+        now = time.monotonic()
+        recent = sum(at > now - WITHIN_S for at in self._done[what])
+        self._done[what].append(now)
+        if recent >= WITHOUT_PAUSE:
+            await asyncio.sleep(min(FIRST_S * 2 ** (recent - WITHOUT_PAUSE), LONGEST_S))
