@@ -1,26 +1,42 @@
 """Where connections wait while the door is started again, which otherwise would be refused: its
-ports are kept open, and what has come is led to the new door (leading.py).
+ports are kept open, and what has come is led to the new door.
 
 By copies of the door's own listeners, where the system allows them: then also who came to the old
 door, and was not accepted yet, is led to the new one. Else by others, which are behind the door's:
 of two listeners at an address of IPv4, one of which is a socket of IPv6 (::ffff:127.0.0.1), the
 kernel asks the other one (soreuseport: "fix ordering for mixed v4/v6 sockets", Linux 4.6).
+
+    python -m bundle_keeper.waiting_room FOLDER ADDRESS FILE…
+
+leads on, byte for byte, who came to the listeners that it inherits as files; FOLDER has the door's
+sockets. It is a process of its own, for what it leads lasts longer than a keeper may: it ends with
+its last connection, and stops waiting for others when it is told to (SIGTERM).
 """
 
 import asyncio
 import os
+import re
 import signal
 import socket
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from bundle_keeper import leading
 from bundle_keeper.children import Child
+from bundle_serving.process import sockets
 from bundle_serving.process.listeners import choose, copy_listeners
-from bundle_serving.process.processes import Process
+from bundle_serving.protocol import local_http
 
+MODULE = "bundle_keeper.waiting_room"
+# Whether Envoy's threads have their listeners, and how many of those it has stopped.
+STARTED, STOPPED = "workers_started", "listener_stopped"
+ABOUT_LISTENERS = f"/stats?filter=^listener_manager.({STARTED}|{STOPPED})$"
+LOOK_S, LONGEST_S = 0.05, 300
+# A handshake may take a while.
+LATER_S = 5
+PIECE = 1 << 16
 MOST_WAITING = 4096
 # Until the sockets of a process that was killed are gone: who is refused once, such as a channel of
 # gRPC, waits for a second before it asks again.
@@ -50,8 +66,8 @@ class WaitingRoom:
 
     def resume(self) -> None:
         """What an earlier keeper, which was killed, has handed on."""
-        known = set()
-        for process in Child.find_all_running(self._is_leading):
+        known, marks = set(), {MODULE, str(self._folder)}
+        for process in Child.find_all_running(lambda each: marks <= {*each.arguments}):
             self._leading.append(process)
             for each in copy_listeners(process.pid, self._ports):
                 if (number := os.fstat(each.fileno()).st_ino) in known:
@@ -60,9 +76,6 @@ class WaitingRoom:
                 known.add(number)
                 is_own = self._is_behind and each.family == socket.AF_INET6
                 (self._own if is_own else self._left).append(each)
-
-    def _is_leading(self, process: Process) -> bool:
-        return {leading.MODULE, str(self._folder)} <= {*process.arguments}
 
     def keep(self, envoy: int) -> None:
         """What comes to the listeners of this process."""
@@ -87,7 +100,7 @@ class WaitingRoom:
     async def look(self) -> None:
         """At whether the door listens. Not at the ports of one that has closed them, as it does for
         a server that follows it."""
-        if (closed := await leading.count_closed(self._folder)) is None:
+        if (closed := await count_closed(self._folder)) is None:
             return
         if closed:
             self.close()
@@ -118,7 +131,7 @@ class WaitingRoom:
             return
         files = [each.fileno() for each in new]
         options = (str(self._folder), self._address, *map(str, files))
-        self._leading.append(Child.start(leading.MODULE, *options, files=files))
+        self._leading.append(Child.start(MODULE, *options, files=files))
         self._handed_on += new
 
     def _prefer_next(self) -> None:
@@ -159,3 +172,86 @@ def _close(listening: list[socket.socket]) -> None:
     for each in listening:
         each.close()
     listening.clear()
+
+
+async def count_closed(folder: Path) -> int | None:
+    """Of the door's ports, which it closes for a server that follows it; None where it does not
+    listen yet."""
+    try:
+        told = await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", ABOUT_LISTENERS)
+    except (OSError, ValueError):
+        return None
+    counts = dict(re.findall(r"\.(\w+): (\d+)", told.decode()))
+    return int(counts[STOPPED]) if counts.get(STARTED) == "1" else None
+
+
+class Leading:
+    def __init__(self, folder: Path, address: str, listening: Sequence[socket.socket]) -> None:
+        self._folder, self._address, self._listening = folder, address, listening
+        self._led: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        waiting = asyncio.create_task(self._wait_for_door())
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, waiting.cancel)
+        await asyncio.wait((waiting,))
+        for each in self._listening:
+            each.close()
+        while self._led:
+            await asyncio.wait(self._led)
+
+    async def _wait_for_door(self) -> None:
+        """Who has come before it listened is led on, and for a while who comes later."""
+        now = asyncio.get_running_loop().time
+        until = now() + LONGEST_S
+        listens = False
+        while now() < until:
+            closed = await count_closed(self._folder)
+            if closed:
+                return
+            if closed == 0:
+                until, listens = until if listens else now() + LATER_S, True
+                self._accept()
+            await asyncio.sleep(LOOK_S)
+
+    def _accept(self) -> None:
+        for each in self._listening:
+            with suppress(OSError):
+                while True:
+                    leading = asyncio.create_task(
+                        _lead_on(each.accept()[0], self._address, each.getsockname()[1])
+                    )
+                    self._led.add(leading)
+                    leading.add_done_callback(self._led.discard)
+
+
+async def _lead_on(client: socket.socket, address: str, port: int) -> None:
+    client.setblocking(False)
+    with suppress(OSError):
+        # To an address of any kind the system connects as to its own.
+        door = await asyncio.open_connection(address, port)
+        here = await asyncio.open_connection(sock=client)
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(_pass_on(here[0], door[1]))
+                both.create_task(_pass_on(door[0], here[1]))
+        except* OSError:  # either has hung up
+            pass
+        finally:
+            door[1].close()
+            here[1].close()
+
+
+async def _pass_on(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    while piece := await source.read(PIECE):
+        sink.write(piece)
+        await sink.drain()
+    sink.write_eof()
+
+
+def main(folder: str, address: str, *files: str) -> None:
+    listening = [socket.socket(fileno=int(file)) for file in files]
+    asyncio.run(Leading(Path(folder), address, listening).run())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

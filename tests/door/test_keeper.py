@@ -34,7 +34,7 @@ from tests.door.servers import KEY, MODELS, removed_afterwards
 from tests.project import ROOT, free_ports, wait_until
 
 GUARD, KEEPER = "bundle_keeper.afresh", "bundle_keeper"
-LEADING = "bundle_keeper.leading"
+LEADING = "bundle_keeper.waiting_room"
 AGAIN = "restarted it"
 JPEG = b"\xff\xd8picture"
 # Another model, which is loaded after the first one, and not before a file is there.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bundle_keeper import leading
+from bundle_keeper import waiting_room
 from bundle_keeper.waiting_room import WaitingRoom
 from bundle_serving.process import sockets
 from tests.project import free_ports
@@ -42,7 +42,7 @@ async def door(address: str, port: int, folder: Path) -> AsyncIterator[None]:
 
     async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        counts = {leading.STARTED: 1, leading.STOPPED: 0}
+        counts = {waiting_room.STARTED: 1, waiting_room.STOPPED: 0}
         said = "".join(f"listener_manager.{name}: {count}\n" for name, count in counts.items())
         writer.write(f"HTTP/1.1 200 OK\r\n\r\n{said}".encode())
         writer.close()
