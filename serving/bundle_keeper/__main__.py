@@ -36,10 +36,9 @@ import grpc
 from bundle_door.settings import PROCESSES, count_processes
 from bundle_keeper import afresh
 from bundle_keeper.afresh import GIVEN_UP, START_FAILED
+from bundle_keeper.asking import BUSY, Front, Triton
 from bundle_keeper.children import Child, keep_awake
-from bundle_keeper.front import Front
 from bundle_keeper.hands import Hands, Pauses
-from bundle_keeper.triton_control import BUSY, Triton
 from bundle_keeper.waiting_room import WaitingRoom
 from bundle_keeper.watch import Watch
 from bundle_serving import own_requests

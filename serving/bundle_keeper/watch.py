@@ -17,10 +17,9 @@ from typing import NoReturn
 
 import grpc
 
+from bundle_keeper.asking import IN_TRANSIT, Front, Refusal, Triton
 from bundle_keeper.children import Child
-from bundle_keeper.front import Front
 from bundle_keeper.hands import Hands, Pauses
-from bundle_keeper.triton_control import IN_TRANSIT, Refusal, Triton
 from bundle_serving.process import gpu, sockets
 from bundle_serving.process.keeper_notes import MODEL, Notes
 from bundle_serving.process.processes import TICKS_A_SECOND, Process, children_of, family, look_at

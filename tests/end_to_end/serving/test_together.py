@@ -17,7 +17,7 @@ import tritonclient.http
 from numpy.typing import NDArray
 from tritonclient.utils import InferenceServerException
 
-from bundle_keeper.triton_control import Triton
+from bundle_keeper.asking import Triton
 from bundle_serving import health, infer, own_requests, step_reports
 from bundle_serving.address import Address
 from bundle_serving.agreement import Bound

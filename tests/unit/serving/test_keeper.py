@@ -19,8 +19,8 @@ from bundle_door.watching.measures import text
 from bundle_keeper import children, hands, watch
 from bundle_keeper.__main__ import GivenUp, Keeper
 from bundle_keeper.afresh import GIVEN_UP, START_FAILED
+from bundle_keeper.asking import Triton, pb, question
 from bundle_keeper.children import Child
-from bundle_keeper.triton_control import Triton, pb, question
 from bundle_serving.process import keeper_notes, processes
 from bundle_serving.process.keeper_notes import MODEL, Notes
 from bundle_serving.process.processes import Process

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bundle_keeper.triton_control import question
+from bundle_keeper.asking import question
 from bundle_serving.protocol.kserve import ModelConfig
 from bundle_serving.repeated import KEPT_WITH_IT, Batch, Repeated, may_be_repeated
 

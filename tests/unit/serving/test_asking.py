@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from bundle_keeper.front import Front
+from bundle_keeper.asking import Front
 
 # The connection is reset where it is closed.
 AT_ONCE = struct.pack("ii", 1, 0)
