@@ -1,15 +1,12 @@
 """The file of API keys: their hashes, one client per line.
 
 NAME SHA256 [REQUESTS_A_SECOND]
-
-python -m bundle_door.access.key_file build/key/api.keys [add NAME [RATE] | revoke NAME]
 """
 
 import hashlib
 import math
 import re
 import secrets
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,18 +37,15 @@ def read(file: Path) -> dict[str, Client]:
     for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
         try:
             name, digest, *rate = line.split()
-            clients[digest] = Client(name, read_rate(*rate) if rate else None)
+            per_second = float(*rate) if rate else None
+            if per_second is not None and not 0 < per_second < math.inf:
+                raise ValueError
+            clients[digest] = Client(name, per_second)
         except (ValueError, TypeError):
             raise BadKeys(
                 f"{file}, line {number}: not NAME SHA256 [RATE]; remove the line"
             ) from None
     return clients
-
-
-def read_rate(text: str) -> float:
-    if not 0 < (rate := float(text)) < math.inf:
-        raise ValueError(f"{text} is no rate; use a number above 0")
-    return rate
 
 
 def add(file: Path, client: Client) -> str:
@@ -91,24 +85,3 @@ def _write(file: Path, clients: dict[str, Client]) -> None:
 def _line(digest: str, client: Client) -> str:
     rate = "" if client.per_second is None else f" {client.per_second:g}"
     return f"{client.name} {digest}{rate}\n"
-
-
-def main(argv: list[str]) -> int:
-    try:
-        match argv:
-            case [file]:
-                print(*names(read(Path(file))), sep="\n")
-            case [file, "add", name, *rate]:
-                print(add(Path(file), Client(name, read_rate(rate[0]) if rate else None)))
-            case [file, "revoke", name]:
-                revoke(Path(file), name)
-            case _:
-                raise BadKeys("usage: FILE [add NAME [RATE] | revoke NAME]")
-    except (BadKeys, OSError, ValueError) as fault:
-        print(f"error: {fault}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
