@@ -16,20 +16,10 @@ from bundle_door.front.envoy_process import CONNECTIONS, REQUESTS
 from bundle_door.given import Given
 from bundle_door.http_process import HttpProcess, Told, keep_pages, tidy
 from bundle_door.limits import Load
+from bundle_door.paths import routes
 from bundle_door.paths.measured import over_grpc
 from bundle_door.paths.metrics import Metrics, find_resident_bytes
 from bundle_door.paths.page_data import PageData
-from bundle_door.paths.routes import (
-    Route,
-    of_candidates,
-    of_documents,
-    of_keys,
-    of_observed,
-    of_plain_questions,
-    of_streams,
-    of_triton,
-    open_to_all,
-)
 from bundle_door.requests import Request
 from bundle_door.singles import Singles
 from bundle_door.streams import Streams
@@ -89,8 +79,7 @@ async def serve(given: Given) -> None:
         )
         told = await listen(folder / sockets.TOLD, partial(take_told, observed, keys), Told)
         stack.callback(told.close)
-        routes = list_routes(process, observed, keys, streams, stop.is_set)
-        service = process.build_service(routes)
+        service = process.build_service(list_routes(process, observed, keys, streams, stop.is_set))
         await stack.enter_async_context(http1.server(service, folder / sockets.HTTP))
         await streams.start()
         stack.push_async_callback(streams.close)
@@ -127,7 +116,7 @@ def list_routes(
     keys: Keys | None,
     streams: Streams,
     is_stopping: Callable[[], bool],
-) -> list[Route]:
+) -> list[routes.Route]:
     given, served = process.given, process.served
 
     async def live(request: Request, named: Mapping[str, str]) -> Answer:
@@ -147,16 +136,16 @@ def list_routes(
 
     metrics = Metrics(given, observed, served, process.load, keys)
     return [
-        *(of_keys(keys) if keys else []),
-        *of_plain_questions(process.plain),
-        *of_triton(process.api),
-        *of_streams(streams),
-        *of_documents(given.repository),
-        open_to_all("/v2/health/live", GET=live),
-        open_to_all("/v2/health/ready", GET=ready),
-        open_to_all("/internal/metrics", GET=metrics.answer),
-        *of_observed(observed, served.look),
-        *(of_candidates(process.folder, served) if given.has_others else []),
+        *(routes.of_keys(keys) if keys else []),
+        *routes.of_plain_questions(process.plain),
+        *routes.of_triton(process.api),
+        *routes.of_streams(streams),
+        *routes.of_documents(given.repository),
+        routes.open_to_all("/v2/health/live", GET=live),
+        routes.open_to_all("/v2/health/ready", GET=ready),
+        routes.open_to_all("/internal/metrics", GET=metrics.answer),
+        *routes.of_observed(observed, served.look),
+        *(routes.of_candidates(process.folder, served) if given.has_others else []),
         *PageData(given.run_dir, served, observed, process.load).routes(),
         *process.capturing.routes(),
     ]

@@ -16,20 +16,8 @@ from dataclasses import dataclass, is_dataclass
 from functools import partial
 from pathlib import Path
 
+from bundle_door import limits
 from bundle_door.answers import Refused
-from bundle_door.limits import (
-    AHEAD_S,
-    BEGIN_S,
-    LATE_S,
-    MOST_ID,
-    MOST_NAME,
-    MOST_PARAMETERS,
-    MOST_SHAPE,
-    MOST_TENSORS,
-    MOST_TEXT,
-    MOST_VALUES,
-    SLOWEST,
-)
 from bundle_door.requests import CLIENT_HEADER
 
 TRITON = "/inference.GRPCInferenceService/"
@@ -83,18 +71,18 @@ class Bound:
     inside: Mapping[int, Bound] | None = None
 
 
-NAME = Bound("a name", longest=MOST_NAME)
-PARAMETERS = Bound("parameters", MOST_PARAMETERS, MOST_NAME + MOST_TEXT)
-INPUT = {1: NAME, 2: NAME, 3: Bound("a shape", longest=MOST_SHAPE), 4: PARAMETERS}
+NAME = Bound("a name", longest=limits.MOST_NAME)
+PARAMETERS = Bound("parameters", limits.MOST_PARAMETERS, limits.MOST_NAME + limits.MOST_TEXT)
+INPUT = {1: NAME, 2: NAME, 3: Bound("a shape", longest=limits.MOST_SHAPE), 4: PARAMETERS}
 CONTENTS: Mapping[int, Bound] = {}
 MESSAGE = {
     1: NAME,
     2: NAME,
-    3: Bound("an id", longest=MOST_ID),
+    3: Bound("an id", longest=limits.MOST_ID),
     4: PARAMETERS,
-    5: Bound("inputs", MOST_TENSORS, inside={**INPUT, 5: Bound(inside=CONTENTS)}),
-    6: Bound("outputs", MOST_TENSORS, inside={1: NAME, 2: PARAMETERS}),
-    7: Bound("raw_input_contents", MOST_TENSORS),
+    5: Bound("inputs", limits.MOST_TENSORS, inside={**INPUT, 5: Bound(inside=CONTENTS)}),
+    6: Bound("outputs", limits.MOST_TENSORS, inside={1: NAME, 2: PARAMETERS}),
+    7: Bound("raw_input_contents", limits.MOST_TENSORS),
 }
 
 malformed = partial(Refused, 400, "the message is malformed")
@@ -102,7 +90,7 @@ malformed = partial(Refused, 400, "the message is malformed")
 
 def check(message: bytes) -> None:
     """Raises `Refused`. Reads no values, and stops at the first bound."""
-    _check(message, 0, len(message), MESSAGE, MOST_VALUES)
+    _check(message, 0, len(message), MESSAGE, limits.MOST_VALUES)
 
 
 def _check(message: bytes, place: int, stop: int, known: Mapping[int, Bound], left: int) -> int:
@@ -122,7 +110,9 @@ def _check(message: bytes, place: int, stop: int, known: Mapping[int, Bound], le
         if not 0 < number <= MOST_NUMBER or place + length > stop:
             raise malformed()
         if not left:
-            raise Refused(400, f"more than {MOST_VALUES} values; send them as raw_input_contents")
+            raise Refused(
+                400, f"more than {limits.MOST_VALUES} values; send them as raw_input_contents"
+            )
         left -= 1
         bound = known.get(number) if kind == BYTES else None
         if bound:
@@ -166,10 +156,10 @@ def write_arrivals(
         "MOST_OF_ONE": math.inf if at_door else 2 * KEPT_BYTES,
         "GATHERS": at_door,
         "MOST_TIMES": MOST_TIMES,
-        "SLOWEST": SLOWEST,
-        "BEGIN_MS": int(BEGIN_S * 1000),
-        "AHEAD_MS": int(AHEAD_S * 1000),
-        "LATE_MS": int(LATE_S * 1000),
+        "SLOWEST": limits.SLOWEST,
+        "BEGIN_MS": int(limits.BEGIN_S * 1000),
+        "AHEAD_MS": int(limits.AHEAD_S * 1000),
+        "LATE_MS": int(limits.LATE_S * 1000),
         "STAGES": STAGES,
         "CLIENT": CLIENT_HEADER if has_keys else None,
         "NUMBER": NUMBER,
@@ -182,7 +172,7 @@ def write_arrivals(
 
 def write_asked() -> str:
     """For Envoy's Lua, with these bounds."""
-    bounds = {"MOST_VALUES": MOST_VALUES, "MOST_NUMBER": MOST_NUMBER, "MESSAGE": MESSAGE}
+    bounds = {"MOST_VALUES": limits.MOST_VALUES, "MOST_NUMBER": MOST_NUMBER, "MESSAGE": MESSAGE}
     return write_program("asked.lua", bounds)
 
 

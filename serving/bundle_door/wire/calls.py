@@ -13,16 +13,7 @@ from urllib.parse import unquote
 
 import grpc
 
-from bundle_door.wire.http2 import (
-    CANCEL,
-    REFUSED_STREAM,
-    Connection,
-    Pairs,
-    Reset,
-    Stream,
-    Unreadable,
-    encode_fields,
-)
+from bundle_door.wire import http2
 
 # Before a message: whether it is compressed, and its length.
 PREFIX = struct.Struct(">?L")
@@ -30,8 +21,8 @@ UNKNOWN = 2
 CODES = {code.value[0]: code for code in grpc.StatusCode}
 # https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md#errors
 OF_RESET = {
-    REFUSED_STREAM: grpc.StatusCode.UNAVAILABLE,
-    CANCEL: grpc.StatusCode.CANCELLED,
+    http2.REFUSED_STREAM: grpc.StatusCode.UNAVAILABLE,
+    http2.CANCEL: grpc.StatusCode.CANCELLED,
 }
 
 
@@ -53,7 +44,7 @@ class Calls:
     def __init__(self, socket: Path) -> None:
         self._socket = socket
         self._loop = asyncio.get_running_loop()
-        self._connection: Connection | None = None
+        self._connection: http2.Connection | None = None
         self._connecting = asyncio.Lock()
 
     async def call(
@@ -61,14 +52,14 @@ class Calls:
         method: str,
         message: Sequence[bytes | memoryview],
         timeout: float,
-        metadata: Pairs = (),
+        metadata: http2.Pairs = (),
     ) -> bytes:
         """The answer's message, or `CallFailed`. If it is cancelled, Triton's work is too."""
         body = [PREFIX.pack(False, sum(map(len, message))), *message]
         sent = False
         try:
             connection = await self._connect()
-            fields = usual_fields(method, timeout) + encode_fields(metadata)
+            fields = usual_fields(method, timeout) + http2.encode_fields(metadata)
             stream = connection.request(fields, body)
             sent = True
             overdue = self._loop.call_later(timeout, stream.end, TimeoutError())
@@ -83,10 +74,10 @@ class Calls:
                 del stream, overdue
         except TimeoutError:
             raise CallFailed(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded") from None
-        except Reset as reset:
+        except http2.Reset as reset:
             code = OF_RESET.get(reset.reason, grpc.StatusCode.INTERNAL)
             raise CallFailed(code, str(reset)) from None
-        except Unreadable as fault:
+        except http2.Unreadable as fault:
             why = f"the answer cannot be read: {fault}"
             raise CallFailed(grpc.StatusCode.INTERNAL, why) from None
         except OSError as fault:
@@ -96,20 +87,20 @@ class Calls:
         if self._connection:
             self._connection.close()
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> http2.Connection:
         if (known := self._connection) and known.usable:
             return known
         async with self._connecting:
             if not (self._connection and self._connection.usable):
                 _, self._connection = await self._loop.create_unix_connection(
-                    Connection, str(self._socket)
+                    http2.Connection, str(self._socket)
                 )
             return self._connection
 
 
 @functools.lru_cache(64)
 def usual_fields(method: str, timeout: float) -> bytes:
-    return encode_fields(
+    return http2.encode_fields(
         (
             (":method", "POST"),
             (":scheme", "http"),
@@ -122,7 +113,7 @@ def usual_fields(method: str, timeout: float) -> bytes:
     )
 
 
-def message_of(stream: Stream) -> bytes:
+def message_of(stream: http2.Stream) -> bytes:
     code = CODES.get(int(stream.fields.get("grpc-status", UNKNOWN)), grpc.StatusCode.UNKNOWN)
     if code is not grpc.StatusCode.OK:
         raise CallFailed(code, unquote(stream.fields.get("grpc-message", "")))

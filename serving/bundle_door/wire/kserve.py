@@ -9,16 +9,8 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from bundle_door import limits
 from bundle_door.answers import Refused
-from bundle_door.limits import (
-    MEGABYTE,
-    MOST_ID,
-    MOST_JSON,
-    MOST_NAME,
-    MOST_PARAMETERS,
-    MOST_TENSORS,
-    MOST_TEXT,
-)
 
 T = TypeVar("T")
 
@@ -28,9 +20,9 @@ Datatype = Literal[
 ]  # fmt: skip
 
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Name = Annotated[str, Meta(max_length=MOST_NAME)]
-Value = bool | int | float | Annotated[str, Meta(max_length=MOST_TEXT)]
-Parameters = Annotated[dict[Name, Value], Meta(max_length=MOST_PARAMETERS)]
+Name = Annotated[str, Meta(max_length=limits.MOST_NAME)]
+Value = bool | int | float | Annotated[str, Meta(max_length=limits.MOST_TEXT)]
+Parameters = Annotated[dict[Name, Value], Meta(max_length=limits.MOST_PARAMETERS)]
 
 
 class SharedMemory(Struct, forbid_unknown_fields=True):
@@ -62,10 +54,10 @@ class Output(Struct, forbid_unknown_fields=True):
 
 
 class Inference(Struct, forbid_unknown_fields=True):
-    inputs: Annotated[list[Input], Meta(max_length=MOST_TENSORS)]
-    outputs: Annotated[list[Output], Meta(max_length=MOST_TENSORS)] = []
+    inputs: Annotated[list[Input], Meta(max_length=limits.MOST_TENSORS)]
+    outputs: Annotated[list[Output], Meta(max_length=limits.MOST_TENSORS)] = []
     parameters: Parameters = {}
-    id: Annotated[str, Meta(max_length=MOST_ID)] = ""
+    id: Annotated[str, Meta(max_length=limits.MOST_ID)] = ""
 
 
 class Index(Struct, forbid_unknown_fields=True):
@@ -109,10 +101,11 @@ LogSettings = dict[str, bool | Annotated[int, Meta(ge=0, lt=2**32)] | str | None
 
 def parse(text: bytes | memoryview, kind: type[T]) -> T:
     what = "the request's JSON"
-    if len(text) > MOST_JSON:
+    if len(text) > limits.MOST_JSON:
         raise Refused(
             413,
-            f"{what} is larger than {MOST_JSON / MEGABYTE:g} MB; send large tensors as binary data",
+            f"{what} is larger than {limits.MOST_JSON / limits.MEGABYTE:g} MB; send large tensors as"
+            " binary data",
         )
     return decode(text, kind, what)
 
