@@ -140,7 +140,7 @@ def kind(process: psutil.Process) -> str | None:
     words = process.cmdline()
     if not words:
         return None
-    seen = processes.Process(process.pid, "", 0, tuple(words))
+    seen = processes.Process(process.pid, 0, tuple(words))
     if seen.instance:
         return seen.instance[0].removesuffix("_0")
     if words[0].endswith("tritonserver"):

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from zlib import crc32
 
 from bundle_door.answers import Answer, Refused
@@ -71,7 +72,10 @@ class Sharing:
         if is_meant or rests or not is_chosen(request, candidate):
             answer, took = await self._ask_live(model, request, named)
             if not is_meant and is_good(answer) and draw(request.note.id) < candidate.shadow:
-                self._copy(candidate, request, named, answer, took)
+                copy, path = ask_instead(candidate, request, named)
+                copy.note = Note(new_id(), is_own=True)
+                ask = partial(self.handler, copy, path)
+                self.shadowing.offer(candidate, ask, answer, took, request)
             return answer
         began, is_late = time.monotonic(), False
         try:
@@ -90,18 +94,6 @@ class Sharing:
             series = (candidate.model, candidate.version, self.protocol)
             self.observed.request(series, 500, took)
         return answer
-
-    def _copy(
-        self,
-        candidate: Candidate,
-        request: Request,
-        named: Mapping[str, str],
-        answer: Answer,
-        took: float,
-    ) -> None:
-        copy, path = ask_instead(candidate, request, named)
-        copy.note = Note(new_id(), is_own=True)
-        self.shadowing.offer(candidate, lambda: self.handler(copy, path), answer, took, request)
 
     async def _ask_elsewhere(
         self, model: str, candidate: Candidate, request: Request, named: Mapping[str, str]

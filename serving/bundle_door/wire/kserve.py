@@ -104,8 +104,8 @@ def parse(text: bytes | memoryview, kind: type[T]) -> T:
     if len(text) > limits.MOST_JSON:
         raise Refused(
             413,
-            f"{what} is larger than {limits.MOST_JSON / limits.MEGABYTE:g} MB; send large tensors as"
-            " binary data",
+            f"{what} is larger than {limits.MOST_JSON / limits.MEGABYTE:g} MB;"
+            " send large tensors as binary data",
         )
     return decode(text, kind, what)
 

@@ -15,7 +15,6 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 @dataclass(frozen=True)
 class Process:
     pid: int
-    state: str
     ticks: int  # of processor time
     arguments: tuple[str, ...]
 
@@ -71,7 +70,7 @@ def look_at(pid: int) -> Process | None:
     except OSError:
         return None
     state, user, system = fields[0], fields[11], fields[12]
-    return None if state in "ZX" else Process(pid, state, int(user) + int(system), tuple(arguments))
+    return None if state in "ZX" else Process(pid, int(user) + int(system), tuple(arguments))
 
 
 def began(pid: int) -> str:

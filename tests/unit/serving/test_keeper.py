@@ -197,9 +197,9 @@ def test_damaged_notes_are_read_as_none_and_mended(
 
 def test_a_models_process_tells_which_it_is() -> None:
     arguments = ("/run/triton_python_backend_stub", "/models/net/2/model.onnx", "region", "1", "1")
-    stub = Process(1, "S", 0, (*arguments, "7", "/backends", "336", "net_0_1", "DEFAULT"))
+    stub = Process(1, 0, (*arguments, "7", "/backends", "336", "net_0_1", "DEFAULT"))
     assert stub.instance == ("net_0", "2") and stub.name == "net_0_1"
-    assert Process(1, "S", 0, ("/bin/tritonserver",)).instance is None
+    assert Process(1, 0, ("/bin/tritonserver",)).instance is None
 
 
 class WaitsForS3:
