@@ -17,9 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from bundle_door.answers import Answer
-from bundle_door.front import envoy, envoy_lines, envoy_process
-from bundle_door.front.envoy_lines import Line
-from bundle_door.front.envoy_process import REQUESTS
+from bundle_door.front import envoy, envoy_process
+from bundle_door.front.envoy_process import REQUESTS, Line
 from bundle_door.limits import MEGABYTE, Limits
 from bundle_door.settings import TEXT
 from bundle_door.watching.measures import PROMETHEUS, Counter, Gauge, text
@@ -69,7 +68,7 @@ async def serve(servers: str, run_dir: Path, exposure: Exposure) -> int:
     refusals, log = Refusals(folder), RequestLog(os.environ.get("LOG_FORMAT") or TEXT)
 
     async def read(envoy: asyncio.StreamReader) -> None:
-        await envoy_lines.read(envoy, (log.of_envoy, refusals.count))
+        await envoy_process.read_lines(envoy, (log.of_envoy, refusals.count))
 
     async with (
         http1.server(refusals.metrics, folder / sockets.HTTP),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bundle_door.access.keys import Keys
 from bundle_door.answers import Answer, Refused
-from bundle_door.front import envoy, envoy_lines, envoy_process, messages
+from bundle_door.front import envoy, envoy_process, messages
 from bundle_door.front.envoy_process import CONNECTIONS, REQUESTS
 from bundle_door.given import Given
 from bundle_door.http_process import HttpProcess, Told, keep_pages, tidy
@@ -92,7 +92,7 @@ async def serve(given: Given) -> None:
             envoy_process.running(
                 envoy.build_door(given, folder, relayed.prepare(relay) if relay else None),
                 given.run_dir,
-                partial(envoy_lines.read, listeners=listeners),
+                partial(envoy_process.read_lines, listeners=listeners),
                 given.processes,
             )
         )

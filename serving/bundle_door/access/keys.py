@@ -13,7 +13,7 @@ from typing import Protocol
 
 from bundle_door.access.key_file import ADMIN, BadKeys, Client, hash_key, read
 from bundle_door.answers import Answer, Refused
-from bundle_door.front.envoy_lines import Line
+from bundle_door.front.envoy_process import Line
 from bundle_door.front.messages import INFER
 from bundle_door.requests import CLIENT_HEADER, Note, Request
 from bundle_serving.process.guard import is_pass

@@ -7,7 +7,7 @@ from typing import Protocol
 import grpc
 
 from bundle_door.answers import Answer, Refused
-from bundle_door.front.envoy_lines import Line, Listener
+from bundle_door.front.envoy_process import Line, Listener
 from bundle_door.front.messages import INFER
 from bundle_door.paths.routes import Handler
 from bundle_door.requests import Request

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from bundle_door.front.envoy_lines import Line
+from bundle_door.front.envoy_process import Line
 from bundle_door.requests import SANE_ID, Note, trace_id
 from bundle_door.settings import JSON
 from bundle_serving.process.server_log import escape_text, stamp

@@ -11,7 +11,7 @@ from bundle_door.access import key_file
 from bundle_door.access.key_file import BadKeys, Client
 from bundle_door.access.keys import Keys
 from bundle_door.answers import Refused
-from bundle_door.front.envoy_lines import Line
+from bundle_door.front.envoy_process import Line
 from bundle_door.front.messages import INFER
 from bundle_door.requests import Request
 from bundle_serving.protocol.kserve import pb

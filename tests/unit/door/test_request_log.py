@@ -8,8 +8,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from bundle_door.front import envoy_lines
-from bundle_door.front.envoy_lines import Line
+from bundle_door.front import envoy_process
+from bundle_door.front.envoy_process import Line
 from bundle_door.requests import Note, note_of, sane_id, trace_id
 from bundle_door.settings import JSON, TEXT
 from bundle_door.watching.request_log import RequestLog
@@ -150,7 +150,7 @@ def test_no_request_hides_by_an_odd_header(id: str) -> None:
         envoy = asyncio.StreamReader()
         envoy.feed_data(told.encode("latin-1"))
         envoy.feed_eof()
-        await envoy_lines.read(envoy, [found.append])
+        await envoy_process.read_lines(envoy, [found.append])
 
     asyncio.run(read_one())
     assert [(each.client, each.model) for each in found] == [("ann", "m\\7")]
