@@ -84,7 +84,7 @@ async def serve(servers: str, run_dir: Path, exposure: Exposure) -> int:
                 telling = asyncio.create_task(tell_servers(folder, exposure, name))
                 await asyncio.sleep(LEAVE_S)
                 await envoy_process.wait_until_none(folder, REQUESTS)
-                await envoy_process.stop_listening(folder)
+                await local_http.ask(folder / sockets.ENVOY_ADMIN, "POST", "/drain_listeners")
                 await envoy_process.wait_until_none(folder, REQUESTS)
                 telling.cancel()
     return 0

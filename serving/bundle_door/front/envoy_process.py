@@ -42,7 +42,9 @@ async def running(
     """With this configuration, written to `run_dir`; `read` gets its standard output. The task ends
     when it does."""
     file, folder = run_dir / "envoy.yaml", sockets.folder(run_dir)
-    write_private(file, yaml.dump(config, Dumper=yaml.CSafeDumper, sort_keys=False))
+    file.unlink(missing_ok=True)
+    file.touch(0o600, exist_ok=False)  # the admin key is in it
+    file.write_text(yaml.dump(config, Dumper=yaml.CSafeDumper, sort_keys=False))
     (folder / sockets.ENVOY_ADMIN).unlink(missing_ok=True)
     (folder / sockets.LEAVING).write_text("0")
     process = await asyncio.create_subprocess_exec(
@@ -100,10 +102,6 @@ async def set_runtime(folder: Path, key: str, value: int) -> bool:
     return await local_http.ask(folder / sockets.ENVOY_ADMIN, "POST", path) == b"OK\n"
 
 
-async def stop_listening(folder: Path) -> None:
-    await local_http.ask(folder / sockets.ENVOY_ADMIN, "POST", "/drain_listeners")
-
-
 async def wait_until_none(folder: Path, what: str) -> None:
     while await count(folder, what):
         await asyncio.sleep(0.05)
@@ -114,13 +112,6 @@ async def count(folder: Path, what: str) -> int:
     stats = f"/stats?filter={what}"
     text = await local_http.ask(folder / sockets.ENVOY_ADMIN, "GET", stats)
     return sum(map(int, re.findall(rb"(?m)^(?!http\.admin).*: (\d+)", text)))
-
-
-def write_private(file: Path, text: str) -> None:
-    """The admin key is in it."""
-    file.unlink(missing_ok=True)
-    file.touch(0o600, exist_ok=False)
-    file.write_text(text)
 
 
 def raise_file_limit() -> None:
