@@ -16,7 +16,7 @@ import psutil
 
 from bundle_serving.address import Address
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.process import leftovers
+from bundle_serving.process import processes
 from bundle_serving.process.server_log import first_error
 from extensions.similar.export import ARCH
 from extensions.similar.settings import embeddings, embeddings_port
@@ -194,7 +194,7 @@ def _stop_processes() -> bool:
             process.kill()
     psutil.wait_procs(found, timeout=5)
     shutil.rmtree(RUN, ignore_errors=True)
-    leftovers.remove(SHM_PREFIX)
+    processes.remove_leftovers(SHM_PREFIX)
     return bool(found)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.process import keeper_notes, leftovers, processes, sockets
+from bundle_serving.process import keeper_notes, processes, sockets
 from bundle_serving.process.server_log import first_error
 from bundle_serving.process.start_server import STOP_S, StartError, libpython_folder
 from bundle_serving.protocol.over_socket import AtSocket
@@ -317,7 +317,7 @@ def _clear(side: str) -> bool:
         with suppress(psutil.NoSuchProcess):  # it ended with another one
             process.kill()
     psutil.wait_procs(left, timeout=5)
-    leftovers.remove(_shm_prefix(side))
+    processes.remove_leftovers(_shm_prefix(side))
     sockets.forget(RUN / side)
     return bool(left)
 

@@ -28,7 +28,7 @@ import numpy as np
 from bundle_serving.agreement import Agreement, Bound, compare
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.infer import Answer, Question, ask
-from bundle_serving.process import leftovers, sockets
+from bundle_serving.process import processes, sockets
 from bundle_serving.process.server_log import first_error
 from bundle_serving.protocol import golden
 from bundle_serving.protocol.over_socket import AtSocket
@@ -179,7 +179,7 @@ def _end(server: subprocess.Popen[bytes]) -> None:
     for pid in _models():
         with suppress(ProcessLookupError):  # it ends by itself without its server
             os.kill(pid, 9)
-    leftovers.remove(MARK)
+    processes.remove_leftovers(MARK)
 
 
 def memory_of_models() -> int:

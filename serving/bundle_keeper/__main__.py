@@ -42,10 +42,10 @@ from bundle_keeper.hands import Hands, Pauses
 from bundle_keeper.waiting_room import WaitingRoom
 from bundle_keeper.watch import Watch
 from bundle_serving import own_requests
-from bundle_serving.process import gpu, guard, keeper_notes, leftovers, main_pipeline, sockets
+from bundle_serving.process import gpu, guard, keeper_notes, main_pipeline, sockets
 from bundle_serving.process.keeper_notes import DOOR, SERVER, Notes, log
 from bundle_serving.process.main_pipeline import find_main
-from bundle_serving.process.processes import Process, family
+from bundle_serving.process.processes import Process, family, remove_leftovers
 from bundle_serving.process.start_server import DOOR_EXIT_S, EXIT_TIMEOUT_S
 from bundle_serving.protocol import local_http
 
@@ -128,7 +128,7 @@ class Keeper:
         for child, grace in ends:
             if child:
                 await child.end(0 if code else grace)
-        leftovers.remove(self._options.shm_prefix)
+        remove_leftovers(self._options.shm_prefix)
         return code
 
     async def _guard_ended(self) -> None:
@@ -367,7 +367,7 @@ class Keeper:
         )
 
     def _start_server(self) -> Child:
-        leftovers.remove(self._options.shm_prefix)
+        remove_leftovers(self._options.shm_prefix)
         return Child.start(
             "bundle_serving.process.start_server",
             *([f"--repository={repository}"] if (repository := self._options.repository) else []),

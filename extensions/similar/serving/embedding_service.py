@@ -33,8 +33,7 @@ from pytriton.triton import TritonBase, TritonLifecyclePolicy
 from bundle_serving.address import Address
 from bundle_serving.health import IMAGE, own, reason_not_to_trust
 from bundle_serving.pictures import Transform
-from bundle_serving.process import leftovers
-from bundle_serving.process.processes import children_of
+from bundle_serving.process.processes import children_of, remove_leftovers
 from bundle_serving.process.start_server import libpython_folder
 
 from .embeddings import Embedder, Network
@@ -75,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     cores = int(options.cores) if options.cores else len(os.sched_getaffinity(0))
     shutil.rmtree(options.run_dir, ignore_errors=True)
-    leftovers.remove(options.shm_prefix)  # of one that was killed
+    remove_leftovers(options.shm_prefix)  # of one that was killed
     try:
         triton = Server(options.run_dir, MODEL, options.shm_prefix, door(options))
     except FileExistsError as fault:

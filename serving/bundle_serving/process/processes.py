@@ -1,7 +1,9 @@
-"""What /proc says about a process and its descendants."""
+"""What /proc says about a process and its descendants; and so, what a killed server has left."""
 
+import math
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,6 +12,12 @@ from pathlib import Path
 IS_STOPPED = "T"
 STUB = "triton_python_backend_stub"
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+
+# Triton's Python backend creates this folder at its start and removes it at its end; its place
+# cannot be configured.
+FOLDERS = "python_env_*"
+BACKEND = "libtriton_python.so"
+CLOCKS_S = 5  # that the file system's and the processes' clocks may differ by
 
 
 @dataclass(frozen=True)
@@ -90,3 +98,24 @@ def end_with_parent(number: signal.Signals) -> tuple[str, ...]:
 def family(root: int) -> list[Process]:
     """The process and its descendants."""
     return [seen for pid in (root, *children_of(root)) if (seen := look_at(pid))]
+
+
+def remove_leftovers(shm_prefix: str, folder: Path = Path("/tmp")) -> None:
+    """The shared memory and the folder of a server that was killed. A folder's owner is unknown, so
+    those go that are empty and older than every running server."""
+    for region in Path("/dev/shm").glob(f"{shm_prefix}*"):
+        with suppress(OSError):  # another user's
+            region.unlink(missing_ok=True)
+    oldest = min(_servers_began(), default=math.inf)
+    for left in folder.glob(FOLDERS):
+        with suppress(OSError):  # it is not empty, or another user's
+            if left.stat().st_mtime < oldest - CLOCKS_S:
+                left.rmdir()
+
+
+def _servers_began() -> Iterator[float]:
+    booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # another user's, or ended meanwhile
+            if BACKEND in (process / "maps").read_text():
+                yield booted + int(_fields(int(process.name))[19]) / TICKS_A_SECOND

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bundle_serving.process import leftovers
+from bundle_serving.process import processes
 
 LOADED = """
 import mmap, sys
@@ -23,7 +23,7 @@ sys.stdin.read()
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[None]:
     """A process with Triton's Python backend, as its mapped files show it."""
-    backend = tmp_path / leftovers.BACKEND
+    backend = tmp_path / processes.BACKEND
     backend.write_text("a library")
     command = [sys.executable, "-c", LOADED, str(backend)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -44,7 +44,7 @@ def test_only_what_no_running_server_can_have_made_is_removed(tmp_path: Path) ->
         if name == "full":
             (folder / "file").touch()
         os.utime(folder, (time.time() - ago,) * 2)
-    leftovers.remove(region.name[:-6], tmp_path)
+    processes.remove_leftovers(region.name[:-6], tmp_path)
     cannot_go.rmdir()
     assert not region.exists()
     assert {path.name for path in tmp_path.glob("python_env_*")} == {
