@@ -46,8 +46,10 @@ def note(folder: Path, told: Elsewhere) -> None:
     unfinished.replace(folder / NOTE)
 
 
-def read(folder: Path) -> list[Elsewhere]:
-    return [each.told for each in _read(folder) if time.time() < each.until]
+def read(folder: Path | None) -> dict[str, Elsewhere]:
+    """By model; none without a folder."""
+    noted = _read(folder) if folder else ()
+    return {each.told.model: each.told for each in noted if time.time() < each.until}
 
 
 def _read(folder: Path) -> list[Noted]:

@@ -95,7 +95,7 @@ class Served:
             if not self._is_due():
                 return
             self._asked, self._stamp = time.monotonic(), self._find_stamp()
-            known, others = await self._ask(), self._read_elsewhere()
+            known, others = await self._ask(), elsewhere.read(self._elsewhere)
             self._known = [each for it in known for each in (it, *describe_others(it, others))]
             self._versions = {each["model"]: each["version"] for each in self._known}
             self.candidates = {
@@ -112,13 +112,8 @@ class Served:
         if not model.endswith(CANDIDATE):
             return None
         of = model.removesuffix(CANDIDATE)
-        told = self._read_elsewhere().get(of)
+        told = elsewhere.read(self._elsewhere).get(of)
         return (of, candidate_of(told)) if told else None
-
-    def _read_elsewhere(self) -> dict[str, Elsewhere]:
-        if self._elsewhere is None:
-            return {}
-        return {told.model: told for told in elsewhere.read(self._elsewhere)}
 
     async def learn(self) -> None:
         """What there is, so that the first requests, too, are logged by name."""
