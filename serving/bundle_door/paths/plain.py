@@ -126,7 +126,8 @@ class PlainQuestions:
         request_id: str,
     ) -> Found | Refused:
         try:
-            check_not_empty(content)
+            if not any(content):
+                raise Refused(400, "the body is empty; send a file: curl --data-binary @photo.jpg")
             top, mask = top_of(request.query), request.query.get(MASK) == "1"
             outputs = list_outputs(signature, top)
             may = request.may_be_repeated
@@ -158,11 +159,6 @@ def top_of(query: Mapping[str, str]) -> int | None:
     if not (re.fullmatch("[0-9]{1,4}", text) and 1 <= int(text) <= MOST_LABELS):
         raise Refused(400, f"top={text[:20]} is not a number of labels; use 1 to {MOST_LABELS}")
     return int(text)
-
-
-def check_not_empty(content: Sequence[bytes | memoryview]) -> None:
-    if not any(content):
-        raise Refused(400, "the body is empty; send a file: curl --data-binary @photo.jpg")
 
 
 def is_form(request: Request) -> bool:
