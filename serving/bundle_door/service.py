@@ -1,8 +1,6 @@
 """The HTTP service behind Envoy: reads, checks and answers requests; their bodies, and the answers,
 may be compressed."""
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import re
@@ -207,7 +205,7 @@ def decompress(chunks: Sequence[bytes], encoding: str, limit: int) -> Iterator[b
         raise Refused(400, f"the {encoding} body is truncated")
 
 
-def _steps(stream: zlib._Decompress, chunk: bytes, encoding: str) -> Iterator[bytes]:
+def _steps(stream: "zlib._Decompress", chunk: bytes, encoding: str) -> Iterator[bytes]:
     """Decompresses one chunk, at most STEP bytes at a time."""
     clear = b""
     # A full step may leave output pending although the chunk is used up.

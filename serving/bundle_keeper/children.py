@@ -1,8 +1,6 @@
 """Programs that the keeper starts, or finds running after an earlier keeper was killed; and resumes
 where they are stopped."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
@@ -11,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Self
 
 from bundle_keeper.afresh import orphans
 from bundle_serving.process.keeper_notes import STOPPED, Notes
@@ -50,19 +48,19 @@ class Child:
         loop.add_reader(pidfd, note_end)
 
     @classmethod
-    def start(cls, module: str, *options: str, files: Iterable[int] = ()) -> Child:
+    def start(cls, module: str, *options: str, files: Iterable[int] = ()) -> Self:
         """With these files of ours, by the same numbers."""
         command = [sys.executable, "-m", module, *options]
         given = [(os.POSIX_SPAWN_DUP2, file, file) for file in files]
         return cls(os.posix_spawn(command[0], command, os.environ, file_actions=given, setsid=True))
 
     @classmethod
-    def find_running(cls, is_it: Callable[[Process], bool]) -> Child | None:
+    def find_running(cls, is_it: Callable[[Process], bool]) -> Self | None:
         """A matching process that is running already, started by this one or not."""
         return next(cls.find_all_running(is_it), None)
 
     @classmethod
-    def find_all_running(cls, is_it: Callable[[Process], bool]) -> Iterator[Child]:
+    def find_all_running(cls, is_it: Callable[[Process], bool]) -> Iterator[Self]:
         there = (each for each in [*family(os.getppid()), *orphans()] if each.pid != os.getpid())
         return (cls(each.pid) for each in there if is_it(each))
 

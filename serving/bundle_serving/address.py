@@ -1,7 +1,5 @@
 """Where a server is asked over HTTP, and what it wants to see there."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import ssl
@@ -9,7 +7,7 @@ import urllib.request
 from dataclasses import dataclass, field
 from email.message import Message
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from bundle_serving import CHECK_HEADER
@@ -37,7 +35,7 @@ class Address:
     own_id: str = field(default="", repr=False)
 
     @classmethod
-    def parse(cls, text: str) -> Address:
+    def parse(cls, text: str) -> Self:
         """Of host:port, with or without http:// before it."""
         parts = urlsplit(text if "://" in text else f"//{text}")
         return cls(parts.hostname or "127.0.0.1", parts.port or 8000)

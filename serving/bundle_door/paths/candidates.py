@@ -2,8 +2,6 @@
 copies of real requests after their answers have gone out. Nobody sees its answers to those, and no
 request waits for it."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random
@@ -53,7 +51,7 @@ class Sharing:
     handler: Handler
     observed: Observer
     served: Served
-    shadowing: Shadowing
+    shadowing: "Shadowing"
     protocol: str = HTTP
 
     def __post_init__(self) -> None:

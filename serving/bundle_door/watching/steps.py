@@ -1,8 +1,6 @@
 """What the Python steps tell of each execution (bundle_serving.step_reports), as it arrives; and by
 that, where the time of a request went."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import secrets
@@ -116,7 +114,7 @@ async def read_reports() -> None:
     await asyncio.sleep(0)
 
 
-async def read_timeline(request: Request, followed: Followed) -> Timeline:
+async def read_timeline(request: Request, followed: Followed) -> "Timeline":
     """Of a request that Triton has answered; its log line has the times, too."""
     await read_reports()
     timeline = Timeline(request, followed.reports)

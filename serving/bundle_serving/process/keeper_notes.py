@@ -4,15 +4,13 @@ keeper.json   for the door, `make status`, and the next keeper
 coming.json   for the door: what a fresh server has not loaded yet
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from bundle_serving.process import server_log
 
@@ -45,7 +43,7 @@ class Notes:
     _written: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def resume(cls, folder: Path) -> Notes:
+    def resume(cls, folder: Path) -> Self:
         """Continues the notes of an earlier keeper."""
         notes = cls(folder)
         before = read(folder)
