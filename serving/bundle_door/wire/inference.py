@@ -14,8 +14,17 @@ from msgspec import UNSET
 
 from bundle_door.answers import JSON, Answer, Refused
 from bundle_door.limits import MEGABYTE, MOST_JSON
-from bundle_door.wire.kserve import Inference, Input, Output, Parameters, SharedMemory, parse
-from bundle_door.wire.tensors import SIZES, from_json, to_json
+from bundle_door.wire.kserve import (
+    SIZES,
+    Inference,
+    Input,
+    Output,
+    Parameters,
+    SharedMemory,
+    from_json,
+    parse,
+    to_json,
+)
 from bundle_serving import CACHE
 from bundle_serving.protocol.gists import HEADER_LENGTH, LENGTH
 from bundle_serving.protocol.kserve import pb

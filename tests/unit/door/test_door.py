@@ -62,9 +62,8 @@ from bundle_door.wire.inference import (
     raw_shape,
     varint,
 )
-from bundle_door.wire.kserve import LogSettings, decode
+from bundle_door.wire.kserve import LogSettings, decode, from_json
 from bundle_door.wire.multipart import files
-from bundle_door.wire.tensors import from_json
 from bundle_serving.process.exposure import Exposure
 from bundle_serving.protocol.kserve import pb
 
