@@ -13,9 +13,9 @@ from bundle_door.requests import Request
 from bundle_door.triton import Triton
 from bundle_door.watching.steps import TIMINGS, Steps, read_timeline
 from bundle_door.wire import kserve
-from bundle_door.wire.inference import from_body, from_raw, header_length, make_answer
+from bundle_door.wire.inference import from_body, from_raw, header_length
 from bundle_door.wire.kserve import parse
-from bundle_door.wire.over_http import plain
+from bundle_door.wire.over_http import make_answer, plain
 from bundle_serving.protocol.gists import HEADER_LENGTH
 from bundle_serving.protocol.kserve import pb
 

@@ -21,8 +21,9 @@ from bundle_door.limits import MOST_FILES, MOST_NAME
 from bundle_door.requests import Request
 from bundle_door.triton import Triton
 from bundle_door.watching.steps import TIMINGS, Followed, Steps, read_reports, read_timeline
-from bundle_door.wire.inference import Signature, classes_of, from_raw, values
+from bundle_door.wire.inference import Signature, classes_of, from_raw
 from bundle_door.wire.multipart import File, files
+from bundle_door.wire.over_http import values
 from bundle_serving.protocol.kserve import pb
 
 MOST_LABELS = 1000

@@ -1,4 +1,4 @@
-"""Inference over HTTP: the body -> a gRPC request for Triton, and the answer back.
+"""Inference over HTTP: the body -> a gRPC request for Triton (over_http.py has the answer).
 
 Tensors are kept as bytes beside the protobuf message, so that a picture is not copied into one:
 field 7 of a ModelInferRequest comes after the others, each value preceded by its length.
@@ -9,11 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 from msgspec import UNSET
 
-from bundle_door.answers import JSON, Answer, Refused
-from bundle_door.limits import MEGABYTE, MOST_JSON
+from bundle_door.answers import Refused
 from bundle_door.wire.kserve import (
     SIZES,
     Inference,
@@ -23,10 +21,9 @@ from bundle_door.wire.kserve import (
     SharedMemory,
     from_json,
     parse,
-    to_json,
 )
 from bundle_serving import CACHE
-from bundle_serving.protocol.gists import HEADER_LENGTH, LENGTH
+from bundle_serving.protocol.gists import LENGTH
 from bundle_serving.protocol.kserve import pb
 
 # raw_input_contents of a ModelInferRequest: field 7, of bytes.
@@ -60,9 +57,6 @@ class Signature:
     batches: bool
     # The output with labels, otherwise the first.
     output: str = ""
-
-
-# From HTTP to gRPC.
 
 
 def header_length(header: str | None, size: int) -> int | None:
@@ -279,65 +273,3 @@ def _set_parameters(message: Any, parameters: Parameters) -> None:
             message[name].uint64_param = value
         else:
             message[name].int64_param = value
-
-
-# From gRPC to HTTP.
-
-
-def make_answer(response: pb.ModelInferResponse, asked: Asked) -> Answer:
-    """The response's JSON, followed by the tensors requested as binary."""
-    raw = list(response.raw_output_contents)
-    left = MOST_JSON
-    binary: list[bytes] = []
-    outputs = []
-    for index, output in enumerate(response.outputs):
-        value = raw[index] if index < len(raw) else b""
-        data = {}
-        parameters = plain_parameters(output.parameters)
-        if "shared_memory_region" in parameters:
-            pass
-        elif asked.binary.get(output.name, asked.binary_by_default):
-            parameters["binary_data_size"] = len(value)
-            binary.append(value)
-        else:
-            if (left := left - len(value)) < 0:
-                raise Refused(
-                    413,
-                    f"the answer has more than {MOST_JSON / MEGABYTE:g} MB for JSON; ask for"
-                    f" '{output.name}' with binary_data",
-                )
-            data = {"data": to_json(value, output.datatype)}
-        told = {"parameters": parameters} if parameters else {}
-        described = {
-            "name": output.name, "datatype": output.datatype, "shape": list(output.shape),
-        }  # fmt: skip
-        outputs.append({**described, **told, **data})
-    head = {"id": response.id} if response.id else {}
-    head |= {"model_name": response.model_name, "model_version": response.model_version}
-    if parameters := plain_parameters(response.parameters):
-        head["parameters"] = parameters
-    text = msgspec.json.encode({**head, "outputs": outputs})
-    if not any(binary):
-        return Answer(text, headers=JSON)
-    return Answer(
-        b"".join([text, *binary]),
-        headers={"content-type": "application/octet-stream", HEADER_LENGTH: str(len(text))},
-    )
-
-
-def values(response: pb.ModelInferResponse) -> dict[str, list[Any]]:
-    """Each output's values in one list."""
-    return {
-        output.name: to_json(raw, output.datatype)
-        for output, raw in zip(response.outputs, response.raw_output_contents, strict=True)
-    }
-
-
-def plain_parameters(parameters: Any) -> dict[str, Any]:
-    if not parameters:
-        return {}
-    return {
-        name: getattr(value, value.WhichOneof("parameter_choice"))
-        for name, value in parameters.items()
-        if value.WhichOneof("parameter_choice")
-    }

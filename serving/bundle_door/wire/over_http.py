@@ -1,5 +1,5 @@
-"""Messages of gRPC as they are over HTTP: Triton's; and what came over gRPC, so that what looks at
-requests and answers knows one form."""
+"""Messages of gRPC as they are over HTTP: Triton's answers; and what came over gRPC, so that what
+looks at requests and answers knows one form."""
 
 import base64
 from collections.abc import Sequence
@@ -9,12 +9,74 @@ from urllib.parse import quote
 import msgspec
 from google.protobuf.message import Message
 
-from bundle_door.answers import Answer
-from bundle_door.wire.inference import Asked, make_answer, plain_parameters
+from bundle_door.answers import JSON, Answer, Refused
+from bundle_door.limits import MEGABYTE, MOST_JSON
+from bundle_door.wire.inference import Asked
+from bundle_door.wire.kserve import to_json
+from bundle_serving.protocol.gists import HEADER_LENGTH
 from bundle_serving.protocol.kserve import pb
 
 GRPC_TYPE = "application/grpc"
 ALL_BINARY = Asked(pieces=(), binary={}, binary_by_default=True)
+
+
+def make_answer(response: pb.ModelInferResponse, asked: Asked) -> Answer:
+    """The response's JSON, followed by the tensors requested as binary."""
+    raw = list(response.raw_output_contents)
+    left = MOST_JSON
+    binary: list[bytes] = []
+    outputs = []
+    for index, output in enumerate(response.outputs):
+        value = raw[index] if index < len(raw) else b""
+        data = {}
+        parameters = plain_parameters(output.parameters)
+        if "shared_memory_region" in parameters:
+            pass
+        elif asked.binary.get(output.name, asked.binary_by_default):
+            parameters["binary_data_size"] = len(value)
+            binary.append(value)
+        else:
+            if (left := left - len(value)) < 0:
+                raise Refused(
+                    413,
+                    f"the answer has more than {MOST_JSON / MEGABYTE:g} MB for JSON; ask for"
+                    f" '{output.name}' with binary_data",
+                )
+            data = {"data": to_json(value, output.datatype)}
+        told = {"parameters": parameters} if parameters else {}
+        described = {
+            "name": output.name, "datatype": output.datatype, "shape": list(output.shape),
+        }  # fmt: skip
+        outputs.append({**described, **told, **data})
+    head = {"id": response.id} if response.id else {}
+    head |= {"model_name": response.model_name, "model_version": response.model_version}
+    if parameters := plain_parameters(response.parameters):
+        head["parameters"] = parameters
+    text = msgspec.json.encode({**head, "outputs": outputs})
+    if not any(binary):
+        return Answer(text, headers=JSON)
+    return Answer(
+        b"".join([text, *binary]),
+        headers={"content-type": "application/octet-stream", HEADER_LENGTH: str(len(text))},
+    )
+
+
+def values(response: pb.ModelInferResponse) -> dict[str, list[Any]]:
+    """Each output's values in one list."""
+    return {
+        output.name: to_json(raw, output.datatype)
+        for output, raw in zip(response.outputs, response.raw_output_contents, strict=True)
+    }
+
+
+def plain_parameters(parameters: Any) -> dict[str, Any]:
+    if not parameters:
+        return {}
+    return {
+        name: getattr(value, value.WhichOneof("parameter_choice"))
+        for name, value in parameters.items()
+        if value.WhichOneof("parameter_choice")
+    }
 
 
 def translate_question(message: bytes) -> tuple[str, bytes, Sequence[bytes]] | None:

@@ -58,12 +58,12 @@ from bundle_door.wire.inference import (
     from_body,
     from_raw,
     header_length,
-    make_answer,
     raw_shape,
     varint,
 )
 from bundle_door.wire.kserve import LogSettings, decode, from_json
 from bundle_door.wire.multipart import files
+from bundle_door.wire.over_http import make_answer
 from bundle_serving.process.exposure import Exposure
 from bundle_serving.protocol.kserve import pb
 
