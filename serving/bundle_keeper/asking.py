@@ -104,7 +104,10 @@ class Triton:
             config = await self.learn(pipeline)
             asked = question(config, self._own_id)
             if config.model_transaction_policy.decoupled:
-                return await self._ask_for_several(asked, seconds)
+                async for answer in self._stub.ModelStreamInfer(iter([asked]), timeout=seconds):
+                    if said := answer.error_message:
+                        return Refusal(self._shorten_message(said), QUEUE_FULL in said)
+                return None
             await self._stub.ModelInfer(asked, timeout=seconds)
         except grpc.aio.AioRpcError as fault:
             message = self._shorten_message(str(fault.details()))
@@ -115,12 +118,6 @@ class Triton:
     def _shorten_message(self, message: str) -> str:
         """In one line, and without the id, for others read it."""
         return " ".join(message.replace(self._own_id, "of the keeper").split())[:300]
-
-    async def _ask_for_several(self, asked: Any, seconds: float) -> Refusal | None:
-        async for answer in self._stub.ModelStreamInfer(iter([asked]), timeout=seconds):
-            if message := answer.error_message:
-                return Refusal(self._shorten_message(message), QUEUE_FULL in message)
-        return None
 
     async def learn(self, pipeline: str) -> Any:
         """Its config, by which it is asked. The last known one while Triton waits for S3: then it
