@@ -29,6 +29,7 @@ from scripts.rollout import proofs
 from scripts.rollout.servers import Servers
 from scripts.stacks import certificates, state
 from scripts.stacks.engine import open_log
+from scripts.stacks.local import list_words
 from scripts.stacks.many_servers import (
     SERVER,
     Progress,
@@ -386,7 +387,7 @@ def _find_relay(words: list[str]) -> psutil.Process | None:
     """The one of this checkout, if its command ends so."""
     with suppress(KeyError, psutil.Error):
         relay = psutil.Process(files.read_json(RELAY)["pid"])
-        if relay.cmdline()[-len(words) :] == words:
+        if list_words(relay)[-len(words) :] == words:
             return relay
     return None
 

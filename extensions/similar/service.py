@@ -31,7 +31,7 @@ from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, exposure, flavour, state
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.engine import require_done
-from scripts.stacks.local import LocalStack, run_here
+from scripts.stacks.local import LocalStack, list_words, run_here
 from scripts.stacks.state import State
 
 MODEL = "embedding"
@@ -182,7 +182,7 @@ def _inspect(wanted: State) -> tuple[bool, str, str]:
 
 def _stop_processes() -> bool:
     """Ends the keeper first, which ends its program; then what a killed keeper left behind."""
-    commands = {process: _list_words(process) for process in psutil.process_iter()}
+    commands = {process: list_words(process) for process in psutil.process_iter()}
     found = [each for each, words in commands.items() if any(str(RUN) in word for word in words)]
     keepers = [process for process in found if KEEPER in commands[process]]
     for process in keepers:
@@ -196,11 +196,3 @@ def _stop_processes() -> bool:
     shutil.rmtree(RUN, ignore_errors=True)
     processes.remove_leftovers(SHM_PREFIX)
     return bool(found)
-
-
-def _list_words(process: psutil.Process) -> list[str]:
-    """Of its command; none of one that has ended."""
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []

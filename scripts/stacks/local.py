@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import subprocess
+import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
@@ -42,6 +43,9 @@ FILES = 1024
 
 # What starts the keeper, and starts it again.
 GUARD = "bundle_keeper.afresh"
+
+# The longest that a process has no command, while the machine is busy.
+STARTING_S = 1
 
 # Of two servers that take over from each other: each has a folder in RUN, the first one RUN itself.
 SIDES = ("", "b")
@@ -181,8 +185,9 @@ class LocalStack:
     def why_unready(self, new: State) -> str | None:
         """Of a server beside another one, which may get what is sent to the ports."""
         if not self.alive(new):
+            said = first_error(LOG_BESIDE.read_text())
             raise UserError(
-                f"the new server stopped during its start: {first_error(LOG_BESIDE.read_text())}",
+                f"the new server stopped during its start: {said or 'it is gone'}",
                 state.SERVES_ON,
             )
         notes = self.keeper_state(new)
@@ -282,9 +287,8 @@ def _server(known: State | None) -> psutil.Process | None:
 
 def _guard_of(side: str) -> psutil.Process | None:
     for each in psutil.process_iter():
-        with suppress(psutil.NoSuchProcess):  # it ends just now
-            if _is_of(side, each) and GUARD in each.cmdline():
-                return each
+        if _is_of(side, each) and GUARD in list_words(each):
+            return each
     return None
 
 
@@ -328,14 +332,21 @@ def _shm_prefix(side: str) -> str:
 
 
 def _is_of(side: str, process: psutil.Process) -> bool:
+    words, run = list_words(process), RUN / side
+    ran = f"--run-dir={run}" in words or str(run / "envoy.yaml") in words
+    return ran or any(_shm_prefix(side) in word for word in words)
+
+
+def list_words(process: psutil.Process) -> list[str]:
+    """Of its command; none of one that has ended. One that has just been started, or becomes
+    another program, has none for a moment; the kernel's own, which are no program, never have."""
+    until = time.monotonic() + STARTING_S
     try:
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return False
-        words, run = process.cmdline(), RUN / side
-        ran = f"--run-dir={run}" in words or str(run / "envoy.yaml") in words
-        return ran or any(_shm_prefix(side) in word for word in words)
+        while not (words := process.cmdline()) and process.exe() and time.monotonic() < until:
+            time.sleep(0.001)
+        return words
     except psutil.Error:
-        return False
+        return []
 
 
 def _tree_hash(*folders: Path) -> str:

@@ -182,9 +182,6 @@ def test_half_a_wheel_is_not_taken_for_one(tmp_path: Path, monkeypatch: pytest.M
 class Ending:
     """A process that ends just when it is looked at, or sent something."""
 
-    def status(self) -> str:
-        return psutil.STATUS_RUNNING
-
     def cmdline(self) -> list[str]:
         return [f"--run-dir={local.RUN}"]
 
@@ -211,6 +208,15 @@ def test_processes_that_end_by_themselves_are_no_fault(
 
     monkeypatch.setattr(Ending, "cmdline", look)
     assert local._guard_of("") is None
+
+
+def test_a_server_is_known_as_soon_as_it_is_started() -> None:
+    """Before its program is loaded, the kernel shows no command of a process."""
+    command = [sys.executable, "-c", "import time; time.sleep(60)", f"--run-dir={local.RUN}"]
+    for _ in range(10):
+        with subprocess.Popen(command) as server:
+            assert local._is_of("", psutil.Process(server.pid))
+            server.kill()
 
 
 KILLED = """

@@ -23,7 +23,7 @@ def test_who_has_ended_meanwhile_is_stopped(
     program.wait()
     monkeypatch.setattr(service, "RUN", tmp_path / "run")
     monkeypatch.setattr(psutil, "process_iter", lambda: [ended])
-    monkeypatch.setattr(service, "_list_words", lambda _: [service.KEEPER, str(service.RUN)])
+    monkeypatch.setattr(service, "list_words", lambda _: [service.KEEPER, str(service.RUN)])
     monkeypatch.setattr(service, "SHM_PREFIX", f"{tmp_path.name}_{os.getpid()}_")
     left = Path(f"/dev/shm/{service.SHM_PREFIX}region")
     left.touch()
