@@ -19,11 +19,10 @@ ANY_LAYOUT, ANY_SETTINGS = "--any-layout", "--any-settings"
 def check(options: set[str]) -> None:
     # Those of the user's own kinds of pipelines may be wrong.
     from scripts.settings import arguments
-    from scripts.settings.known import require_known
 
     files.share()
     if ANY_SETTINGS not in options:
-        require_known()
+        arguments.require_known()
     if (python := os.environ.get("PYTHON")) and "PYTHON" in arguments.list_typed():
         from scripts import bootstrap
 
@@ -41,11 +40,10 @@ def run(options: set[str], command: str) -> int:
 
 def call(command: ModuleType) -> int:
     from scripts.settings import arguments
-    from scripts.settings.known import list_idle
 
     # What make runs before a command, such as can_measure, shows no call.
     if re.search("^ *make ", described := command.__doc__ or "", re.MULTILINE):
-        for name in list_idle(described, arguments.list_typed()):
+        for name in arguments.list_idle(described, arguments.list_typed()):
             console.note(
                 f"{name}= changes nothing here: omit it; docs/commands.md says what takes it"
             )

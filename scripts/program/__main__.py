@@ -41,7 +41,7 @@ def _answer() -> None:
         abouts = {name: translate(verb.about, *called_as) for name, verb in listed.items()}
         print(completion.write(call.words[0], abouts, settings), end="")
     else:
-        from scripts.settings.known import require_typed  # the settings of that folder
+        from scripts.settings.arguments import require_typed  # the settings of that folder
 
         folder.require_system()
         require_typed(call.settings, call.settings)

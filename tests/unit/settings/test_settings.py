@@ -10,7 +10,7 @@ from scripts.base import files, paths
 from scripts.base.errors import UserError, WrongWord
 from scripts.program import verbs
 from scripts.settings import arguments, documents, dotenv_file, settings
-from scripts.settings.known import list_idle, require_known
+from scripts.settings.arguments import list_idle, require_known
 from scripts.settings.settings import ALL, DEFAULTS, VERSION, names
 from scripts.steps import export
 from tests.project import ROOT, Project
