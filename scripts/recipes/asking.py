@@ -1,17 +1,22 @@
-"""Asking a server, through the bundle's client or by tensors. Imports nothing large: a running
-server answers faster than the pipeline kinds can be imported."""
+"""What a server is asked about, and how: through the bundle's client or by tensors. Imports nothing
+large: a running server answers faster than the pipeline kinds can be imported."""
+
+# os.path returns False, or the text unchanged, where pathlib would raise.
+# ruff: noqa: PTH110, PTH111, PTH207
 
 from __future__ import annotations
 
+import glob
 import http.client
 import os
+import shlex
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypedDict
 
 from scripts.base.errors import UserError
-from scripts.settings import arguments, pictures
+from scripts.settings import arguments
 
 if TYPE_CHECKING:
     from bundle_client import Client, Source
@@ -23,10 +28,15 @@ if TYPE_CHECKING:
 ASKED_ABOUT = "IMG", "SOUND", "TEXT", "VIDEO", "INPUTS", "IN"
 # OUT= takes what is found in these.
 WRITTEN = "IMG", "VIDEO"
+EXAMPLES = {
+    "IMG": ("picture", "IMG=photo.jpg"),
+    "SOUND": ("sound", "SOUND=bell.wav"),
+}
 MISSING = {
     "TEXT": ("no text given", 'try: make {} TEXT="What a day!"'),
     "VIDEO": ("no video given", "try: make {} VIDEO=clip.mp4, or VIDEO=0 for a camera"),
 }
+STANDARD_INPUT = "-"
 TENSORS_TIMEOUT_S = 60
 
 
@@ -63,12 +73,51 @@ def find_asked(setting: str, command: str, environment: Mapping[str, str]) -> li
     out."""
     value = environment.get(setting, "")
     require_taken(setting, environment)
-    if setting in pictures.EXAMPLES:
-        return pictures.find_sources(value, command, setting)
+    if setting in EXAMPLES:
+        return find_sources(value, command, setting)
     if setting in MISSING and not value:
         cause, remedy = MISSING[setting]
         raise UserError(cause, remedy.format(command))
     return [value] if value else []
+
+
+def find_sources(text: str, command: str = "classify", setting: str = "IMG") -> list[str]:
+    """Paths and URLs. ~ and * inside quotes are expanded as the shell would."""
+    if not text:
+        what, example = EXAMPLES[setting]
+        raise UserError(f"no {what} given", f"try: make {command} {example}")
+    whole = os.path.expanduser(text)
+    if os.path.exists(whole):
+        return [whole]
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        raise UserError(
+            f"{setting}={text} has a quote that is not closed", "close it, or check the path"
+        ) from None
+    found = [name for word in words for name in _matching(os.path.expanduser(word), setting)]
+    if not any(map(_may_be_there, found)):  # before a server is started to be asked about them
+        raise UserError(f"{setting}={text}: no such file", "check the path")
+    return found
+
+
+def find_one_picture(text: str, command: str) -> str:
+    found = find_sources(text, command)
+    if len(found) != 1:
+        raise UserError(f"IMG={text} names {len(found)} pictures", f"make {command} takes only one")
+    return found[0]
+
+
+def _may_be_there(name: str) -> bool:
+    return name == STANDARD_INPUT or "://" in name or os.path.exists(name)
+
+
+def _matching(word: str, setting: str) -> list[str]:
+    if "://" in word or not glob.has_magic(word) or os.path.exists(word):
+        return [word]
+    if found := sorted(glob.glob(word, recursive=True)):
+        return found
+    raise UserError(f"{setting}={word} matches no file", "check the path and the pattern")
 
 
 def require_taken(setting: str, environment: Mapping[str, str]) -> None:

@@ -19,8 +19,9 @@ from scripts import bootstrap
 from scripts.base import console, files, lock, tables
 from scripts.base.errors import UserError
 from scripts.base.paths import expand
+from scripts.recipes.asking import find_one_picture
 from scripts.server import ask
-from scripts.settings import arguments, pictures
+from scripts.settings import arguments
 from scripts.settings.arguments import Arguments
 from scripts.settings.settings import Settings
 from scripts.stacks.state import State
@@ -28,7 +29,7 @@ from scripts.stacks.state import State
 
 def main() -> int:
     asked = arguments.load()
-    picture = pictures.one(asked.img, "similar")
+    picture = find_one_picture(asked.img, "similar")
     found, failed = _in_folder(picture, asked) if asked.in_ else (_in_index(picture, asked), [])
     if asked.json:
         for each in found:

@@ -17,11 +17,10 @@ from scripts.base.errors import UserError
 from scripts.base.text import printable
 from scripts.measuring.one_request import STEP, ask_traced, list_rows
 from scripts.recipes import pipelines
-from scripts.recipes.asking import find_asked
+from scripts.recipes.asking import EXAMPLES, find_asked
 from scripts.recipes.layout import GPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.server.running import running
-from scripts.settings import pictures
 
 
 def main() -> None:
@@ -30,7 +29,7 @@ def main() -> None:
     asked = find_one(pipeline)
     server = running(pipeline)
     trace = secrets.token_hex(16)
-    has_files = recipe.asked_about in pictures.EXAMPLES
+    has_files = recipe.asked_about in EXAMPLES
     prepare = partial(recipe.read_question, asked)
     answer, found = ask_traced(server.http, pipeline.ensemble, prepare, has_files, trace)
     console.say(f"{asked[0] if asked else 'its example'}: {printable(answer)}")
@@ -56,10 +55,10 @@ def find_one(pipeline: Pipeline) -> list[str]:
     asked = find_asked(setting, f"trace{pipeline.option}", os.environ)
     if len(asked) > 1:
         raise UserError(f"{setting} names {len(asked)} files", "make trace takes only one")
-    if setting in pictures.EXAMPLES and not Path(asked[0]).is_file():
+    if setting in EXAMPLES and not Path(asked[0]).is_file():
         raise UserError(
             f"{asked[0]} is not a file",
-            f"name one: make trace{pipeline.option} {pictures.EXAMPLES[setting][1]}",
+            f"name one: make trace{pipeline.option} {EXAMPLES[setting][1]}",
         )
     pipeline.recipe.require_asked(asked, os.environ)
     return asked

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts.base.errors import UserError
-from scripts.settings import pictures
+from scripts.recipes import asking
 from tests.project import ROOT
 
 
@@ -41,7 +41,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_whatever_the_shell_left_in_it(text: str, found: list[str]) -> None:
-    assert pictures.find_sources(text) == [
+    assert asking.find_sources(text) == [
         name.replace("~/", f"{os.environ['HOME']}/") for name in found
     ]
 
@@ -57,13 +57,13 @@ def test_whatever_the_shell_left_in_it(text: str, found: list[str]) -> None:
 )
 def test_what_names_nothing_is_refused(text: str, cause: str) -> None:
     with pytest.raises(UserError, match=cause):
-        pictures.find_sources(text)
+        asking.find_sources(text)
 
 
 def test_one_is_no_more_than_one() -> None:
-    assert pictures.one("a.*", "similar") == "a.jpg"
+    assert asking.find_one_picture("a.*", "similar") == "a.jpg"
     with pytest.raises(UserError, match="names 2 pictures"):
-        pictures.one("?.jpg", "similar")
+        asking.find_one_picture("?.jpg", "similar")
 
 
 @pytest.mark.parametrize("by_environment", [True, False])

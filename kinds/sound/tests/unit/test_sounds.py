@@ -14,7 +14,7 @@ from kinds.sound.serving.wav import SoundError
 from kinds.sound.source import Listener
 from kinds.sound.tests.wav_files import BELL, chunk, encoded, form, made, riff, sine
 from scripts.base.errors import UserError
-from scripts.settings import pictures
+from scripts.recipes import asking
 
 HOW = Hearing(16_000, 2, 60, 1024, 320, 64, 50, 8000)
 
@@ -178,7 +178,7 @@ def test_weights_that_are_not_there_are_named(tmp_path: Path) -> None:
 
 def test_what_sound_may_be(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no sound given") as refused:
-        pictures.find_sources("", "classify MODEL=sounds", "SOUND")
+        asking.find_sources("", "classify MODEL=sounds", "SOUND")
     assert "MODEL=sounds SOUND=bell.wav" in refused.value.remedy
     with pytest.raises(UserError, match=r"SOUND=.*\*.wav matches no file"):
-        pictures.find_sources(f"{tmp_path}/*.wav", setting="SOUND")
+        asking.find_sources(f"{tmp_path}/*.wav", setting="SOUND")
