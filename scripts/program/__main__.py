@@ -12,7 +12,7 @@ import sys
 from bundle_client import __version__
 from scripts.base.errors import WrongWord, run_guarded
 from scripts.base.text import translate
-from scripts.program import command_line, completion, folder, help, verbs
+from scripts.program import command_line, folder, help, verbs
 
 
 def main() -> int:
@@ -34,12 +34,12 @@ def _answer() -> None:
         lines = help.describe(call.words, "ALL" in call.settings, known)
         print(translate("\n".join(lines), *called_as))
     elif call.verb == command_line.COMPLETION:
-        if [*call.words] not in [[shell] for shell in completion.SHELLS]:
-            raise WrongWord("completion of which shell?", f"one of {', '.join(completion.SHELLS)}")
+        if [*call.words] not in [[shell] for shell in help.SHELLS]:
+            raise WrongWord("completion of which shell?", f"one of {', '.join(help.SHELLS)}")
         listed = {name: verb for name, verb in known.items() if verb.about}
         settings = {name: help.find_settings(verb) for name, verb in listed.items()}
         abouts = {name: translate(verb.about, *called_as) for name, verb in listed.items()}
-        print(completion.write(call.words[0], abouts, settings), end="")
+        print(help.write_completion(call.words[0], abouts, settings), end="")
     else:
         from scripts.settings.arguments import require_typed  # the settings of that folder
 

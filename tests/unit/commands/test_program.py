@@ -11,7 +11,7 @@ import pytest
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.base.text import CALLED_AS, translate
-from scripts.program import command_line, completion, folder, verbs
+from scripts.program import command_line, folder, help, verbs
 
 KNOWN = verbs.read()
 
@@ -137,7 +137,9 @@ def test_a_folder_that_cannot_be_is_refused(
 
 
 def test_bash_completes_commands_and_settings() -> None:
-    written = completion.write("bash", {"classify": "", "up": ""}, {"classify": ["IMG"], "up": []})
+    written = help.write_completion(
+        "bash", {"classify": "", "up": ""}, {"classify": ["IMG"], "up": []}
+    )
     asked = """
 COMP_WORDS=(triton-bundle cl) COMP_CWORD=1; _triton_bundle; echo "${COMPREPLY[@]}"
 compopt() { :; }
