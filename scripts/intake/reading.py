@@ -1,5 +1,8 @@
-"""How a network's output is to be read, judged by its numbers. Pure functions."""
+"""How a network's output is to be read: judged by its numbers, and by how its graph ends, which may
+keep them between two ends, or not have one of each class. Pure functions."""
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scripts.base.errors import UserError
-from scripts.intake.ends import SLACK
 
+# After half precision, or a clamp against the logarithm of 0, ends are off by so much.
+SLACK = 0.01
 GIVES = ("scores", "probabilities", "multi-label")
 # Of a vector that was normalised.
 LENGTH = 0.001
@@ -27,9 +31,10 @@ class Reading:
 
 
 def judge_scores(
-    name: str, seen: NDArray[Any], wild: NDArray[Any], is_bounded: bool, declared: str
+    name: str, seen: NDArray[Any], wild: NDArray[Any], graph: Any, output: str, declared: str
 ) -> Reading:
-    """From what it gives for pictures, and for other inputs. `declared` is what the user says."""
+    """From what it gives for pictures, and for other inputs, and from the graph before its output.
+    `declared` is what the user says."""
     if not np.isfinite(seen).all():
         raise UserError(
             f"{name} gives NaN or infinity for a picture", "check its weights and PICTURES="
@@ -49,7 +54,7 @@ def judge_scores(
         return Reading("probabilities", True, "each picture's numbers sum to 1")
     if bounded:
         # A sigmoid keeps to it whatever the input; scores might by chance.
-        if not is_bounded:
+        if not is_bounded(graph, output):
             raise _explain_undecided(name, "between 0 and 1, though nothing in it keeps them there")
         if one_class:
             return Reading("probabilities", True, "its one number is between 0 and 1")
@@ -59,17 +64,14 @@ def judge_scores(
     of_pictures = seen.sum(axis=1)
     if not one_class and seen.min() >= 0 and np.ptp(of_pictures) <= SLACK * of_pictures.max():
         raise _explain_undecided(name, f"which sum to {of_pictures.mean():.3g} for each picture")
-    return Reading("scores", False, ends)
-
-
-def require_exclusive(name: str, logarithms: NDArray[Any]) -> None:
-    """Of an output that ends in logarithms: those of probabilities that sum to 1 are scores."""
-    if np.abs(np.exp(logarithms).sum(axis=1) - 1).max() > SLACK:
+    # Logarithms of probabilities that sum to 1 are scores.
+    if is_logarithm(graph, output) and np.abs(np.exp(seen).sum(axis=1) - 1).max() > SLACK:
         raise UserError(
             f"{name} gives no number above 0: scores, or logarithms of independent probabilities?",
             "export it without the logarithm at its end; or say OUTPUT=scores: the order of its "
             "labels is right then, and their probabilities are not",
         )
+    return Reading("scores", False, ends)
 
 
 def _apply_declared(name: str, declared: str, bounded: bool, seen: str) -> Reading:
@@ -80,3 +82,161 @@ def _apply_declared(name: str, declared: str, bounded: bool, seen: str) -> Readi
 
 def _explain_undecided(name: str, what: str) -> UserError:
     return UserError(f"{name} gives numbers {what}: scores or probabilities?", CHOOSE)
+
+
+Ends = tuple[float, float]
+ANY: Ends = (-math.inf, math.inf)
+# Of these many operators before an output it is known what their ends are.
+DEEPEST = 50
+
+GIVEN: dict[str, Ends] = {
+    **dict.fromkeys(("Sigmoid", "HardSigmoid", "Softmax"), (0.0, 1.0)),
+    **dict.fromkeys(("QLinearSigmoid", "QLinearSoftmax"), (0.0, 1.0)),
+    "Softplus": (0.0, math.inf),
+    **dict.fromkeys(("Tanh", "Softsign", "Erf", "Sin", "Cos"), (-1.0, 1.0)),
+}
+# Their ends are those of their first input.
+KEEPING = {
+    *("Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice"),
+    *("Gather", "DequantizeLinear", "QuantizeLinear", "Dropout", "Round", "Expand"),
+    *("ReduceMean", "ReduceMax", "ReduceMin", "GlobalAveragePool", "GlobalMaxPool"),
+}
+BETWEEN: dict[str, Callable[[float, float], float]] = {
+    "Add": lambda one, other: one + other,
+    "Sub": lambda one, other: one - other,
+    "Mul": lambda one, other: one * other,
+    "Div": lambda one, other: one / other,
+}
+PICKING, FINDING = (
+    ("TopK",),
+    ("NonMaxSuppression", "MultiClassNonMaxSuppression", "DetectionOutput"),
+)
+# After these a number is still of the same class, or of the same place in a list.
+PASSING = KEEPING | set(BETWEEN) | {"GatherElements", "GatherND", "Concat", "Where"}
+PASSING |= {"Softmax", "Sigmoid", "LogSoftmax", "Clip", "Relu", "Max", "Min", "Exp", "Log", "Neg"}
+BRANCHING = ("If", "Loop", "Scan", "TensorIterator")
+
+
+def is_bounded(graph: Any, output: str) -> bool:
+    """Whether its operators give it numbers from 0 to 1, whatever comes in."""
+    low, high = _Graph(graph).ends(output, 0)
+    return abs(low) <= SLACK and abs(high - 1) <= SLACK
+
+
+def is_logarithm(graph: Any, output: str) -> bool:
+    """Whether its operators give it numbers up to 0, as those of probabilities."""
+    low, high = _Graph(graph).ends(output, 0)
+    return low == -math.inf and abs(high) <= SLACK
+
+
+def is_picked(graph: Any, output: str) -> bool:
+    """Whether its numbers are those of the best classes, or of boxes: they are of another class in
+    each picture."""
+    made = _makers(graph)
+    seen: set[str] = set()
+    waiting = [output]
+    while waiting:
+        name = waiting.pop()
+        node = made.get(name)
+        if node is None or name in seen:
+            continue
+        seen.add(name)
+        if node.op_type in PICKING:
+            return True
+        if node.op_type in PASSING:
+            waiting += node.input
+    return any(node.op_type in FINDING for node in graph.node)
+
+
+def has_branches(graph: Any) -> bool:
+    return any(node.op_type in BRANCHING for node in graph.node)
+
+
+def _makers(graph: Any) -> dict[str, Any]:
+    return {name: node for node in graph.node for name in node.output}
+
+
+class _Graph:
+    def __init__(self, graph: Any) -> None:
+        self._made = _makers(graph)
+        self._weights = {each.name: each for each in graph.initializer}
+        self._known: dict[str, Ends] = {}
+
+    def ends(self, name: str, depth: int) -> Ends:
+        if name not in self._known:
+            found = self._ends(name, depth + 1) if depth < DEEPEST else ANY
+            self._known[name] = ANY if any(map(math.isnan, found)) else found
+        return self._known[name]
+
+    def _ends(self, name: str, depth: int) -> Ends:
+        if name in self._weights:
+            return _of_values(self._weights[name])
+        node = self._made.get(name)
+        if node is None:
+            return ANY
+        kind = node.op_type
+        if kind in GIVEN:
+            return GIVEN[kind]
+        if kind == "Constant":
+            return _of_values(_attribute(node, "value"))
+        if kind in KEEPING:
+            return self.ends(node.input[0], depth)
+        if kind == "Clip":
+            return self._read_clip(node, depth)
+        if kind in BETWEEN or kind in ("Max", "Min", "Concat", "Where"):
+            taken = node.input[1:] if kind == "Where" else node.input
+            return _combine_ends(kind, [self.ends(each, depth) for each in taken])
+        if kind in ("Relu", "Exp", "Neg", "Reciprocal", "Log"):
+            return _of_one(kind, *self.ends(node.input[0], depth))
+        return ANY
+
+    def _read_clip(self, node: Any, depth: int) -> Ends:
+        low, high = self.ends(node.input[0], depth)
+        asked = (_attribute(node, "min"), _attribute(node, "max"))
+        least, most = (end if each is None else each for each, end in zip(asked, ANY, strict=True))
+        if len(node.input) > 1 and node.input[1]:
+            least, _ = self.ends(node.input[1], depth)
+        if len(node.input) > 2 and node.input[2]:
+            _, most = self.ends(node.input[2], depth)
+        return min(max(low, least), most), max(min(high, most), least)
+
+
+def _attribute(node: Any, name: str) -> Any:
+    from onnx import helper
+
+    found = (helper.get_attribute_value(each) for each in node.attribute if each.name == name)
+    return next(found, None)
+
+
+def _of_values(tensor: Any) -> Ends:
+    from onnx import numpy_helper
+
+    try:
+        values = numpy_helper.to_array(tensor).astype(np.float64)
+    except Exception:  # damaged, or not of numbers
+        return ANY
+    return (float(values.min()), float(values.max())) if values.size else ANY
+
+
+def _of_one(kind: str, low: float, high: float) -> Ends:
+    if kind == "Relu":
+        return max(low, 0.0), max(high, 0.0)
+    if kind == "Neg":
+        return -high, -low
+    if kind == "Exp":
+        with np.errstate(over="ignore"):
+            return float(np.exp(low)), float(np.exp(high))
+    if kind == "Log":
+        return (math.log(low) if low > 0 else -math.inf), (math.log(high) if high > 0 else math.inf)
+    return (1 / high, 1 / low) if low > 0 else ANY
+
+
+def _combine_ends(kind: str, parts: list[Ends]) -> Ends:
+    if kind in BETWEEN:
+        (low, high), (least, most) = parts
+        if kind == "Div" and least <= 0:
+            return ANY
+        corners = [BETWEEN[kind](one, other) for one in (low, high) for other in (least, most)]
+        return ANY if any(map(math.isnan, corners)) else (min(corners), max(corners))
+    lows, highs = zip(*parts, strict=True)
+    return (max if kind == "Max" else min)(lows), (min if kind == "Min" else max)(highs)

@@ -9,7 +9,7 @@ from typing import Any
 from bundle_serving.networks import is_ir
 from scripts.base.errors import UserError
 from scripts.intake import ir
-from scripts.intake.ends import is_picked
+from scripts.intake.reading import is_picked
 
 HOW = "export it with torch.onnx.export, pixels [batch, 3, height, width]"
 # Other numbers of channels are not pictures that anyone sends.

@@ -32,11 +32,10 @@ def adopt(wanted: Foreign, out: Path) -> None:
     with step(f"reading {name}"):
         import numpy as np
 
-        from scripts.intake.ends import has_branches, is_bounded, is_logarithm
         from scripts.intake.foreign import has_eight_bits
         from scripts.intake.forms import TOGETHER, Conversion, read
         from scripts.intake.original import Original, scores
-        from scripts.intake.reading import judge_scores, require_exclusive
+        from scripts.intake.reading import has_branches, judge_scores
         from scripts.steps import checked
         from scripts.steps.engine import EIGHT_BITS
 
@@ -49,22 +48,20 @@ def adopt(wanted: Foreign, out: Path) -> None:
         shown = checked.show_pictures(wanted.samples, transform)
         seen = [pixels.transpose(1, 2, 0) for pixels in shown.pixels]
         numbers = original.numbers(seen)
-        bounded = is_bounded(form.model.graph, facts.output)
         if facts.label:
             original.require_likeliest(facts.label, seen, numbers)
-        reading = judge_scores(name, numbers, original.wild(seen[:WILD]), bounded, wanted.gives)
-        if not wanted.gives and is_logarithm(form.model.graph, facts.output):
-            require_exclusive(name, numbers)
+        graph, wild = form.model.graph, original.wild(seen[:WILD])
+        reading = judge_scores(name, numbers, wild, graph, facts.output, wanted.gives)
         reference = scores(numbers, reading)
     tell(f"  {name} gives {reading.gives}: {reading.why}")
     if not labels:
         tell("  no labels: classes are called by their numbers; LABELS= names a text with theirs")
     labels = labels_for(labels, reference.shape[1], wanted.labels, name)
-    is_rounded = not is_ir(wanted.network) and has_eight_bits(form.model.graph.node)
+    is_rounded = not is_ir(wanted.network) and has_eight_bits(graph.node)
     bound, prepared = (EIGHT_BITS, EIGHT_BITS) if is_rounded else (BOUND, PREPARED)
     conversion = Conversion(form, facts, how, reading, shown.pixels, reference, bound)
     more: dict[str, Any] = {"eight_bits": True} if is_rounded else {}
-    if has_branches(form.model.graph):  # by the number of pictures, perhaps
+    if has_branches(graph):  # by the number of pictures, perhaps
         more |= {"most_together": max(TOGETHER)}
     with files.whole_folder(out) as draft:
         made = checked.Made(
