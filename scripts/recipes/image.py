@@ -24,7 +24,7 @@ from scripts.recipes.layout import CPU, GPU, Engine, Layout
 from scripts.recipes.parts import Count, ThreeSteps, set_count
 from scripts.recipes.pictures import TORCHVISION, OfPictures, labels_of
 from scripts.recipes.recipe import Contents, Export, Part, Trial
-from scripts.settings.architectures import DRAWN
+from scripts.settings.choices import DRAWN
 from scripts.settings.settings import CHECK, VERSION, Settings, names
 
 WHOLE = (".onnx", ".xml")  # files with networks, and not with weights alone

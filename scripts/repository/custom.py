@@ -23,7 +23,7 @@ from scripts.recipes.image import Image, Pictures
 from scripts.recipes.parts import Models
 from scripts.recipes.pictures import TORCHVISION
 from scripts.settings import arguments
-from scripts.settings.architectures import require_known
+from scripts.settings.choices import require_known
 
 if TYPE_CHECKING:
     from scripts.intake.metadata import Found

@@ -22,8 +22,7 @@ from scripts.base import parts
 from scripts.base.errors import UserError
 from scripts.base.paths import CPU_TORCH, DOTENV, EXTENSIONS, KINDS
 from scripts.settings import dotenv_file
-from scripts.settings.architectures import parse_arch
-from scripts.settings.precision import PRECISIONS
+from scripts.settings.choices import PRECISIONS, parse_arch
 from scripts.settings.setting import (
     Part,
     Setting,

@@ -32,7 +32,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.evaluation.paired import Paired
 from scripts.evaluation.scores import Answers, find_order, reorder
-from scripts.settings.precision import PRECISIONS
+from scripts.settings.choices import PRECISIONS
 
 # int8 shifts probabilities; what counts is that labels stay the same, as many as ACCURACY says.
 BOUNDS = {"fp32": Bound(0.001), "bf16": Bound(0.1, top1=0.99), "int8": Bound(1, top1=0.9)}

@@ -14,7 +14,7 @@ from scripts.artefacts.exporting import start, unless_it_fits
 from scripts.artefacts.manifest import Torchvision
 from scripts.artefacts.progress import step
 from scripts.base import files
-from scripts.settings.architectures import require_known
+from scripts.settings.choices import require_known
 
 # The largest difference from PyTorch's probabilities in float32: the same arithmetic, with half of
 # the digits correct.

@@ -22,7 +22,7 @@ from scripts.artefacts.manifest import NOTHING, OfTorchvision, Torchvision, line
 from scripts.artefacts.samples import RANDOM_PICTURES, make_varied, noise
 from scripts.base import files
 from scripts.base.errors import NoWeights, UserError, of_the_machine
-from scripts.settings.architectures import DRAWN
+from scripts.settings.choices import DRAWN
 from scripts.steps.vision import torchvision
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from scripts.artefacts.drawn.things import NAMES
 from scripts.artefacts.manifest import Manifest, Torchvision
 from scripts.artefacts.picture import mug
 from scripts.base.errors import NoWeights, UserError
-from scripts.settings.architectures import DRAWN
+from scripts.settings.choices import DRAWN
 from scripts.steps import engine, export, networks, quantise
 from scripts.steps.eight_bits import Quantiser
 from scripts.steps.engine import Check

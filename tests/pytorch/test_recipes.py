@@ -2,7 +2,7 @@
 
 from scripts.recipes.image import Image
 from scripts.recipes.schema import load
-from scripts.settings.architectures import ARCHITECTURES
+from scripts.settings.choices import ARCHITECTURES
 from scripts.steps.vision import torchvision
 from tests.project import ROOT
 

@@ -16,7 +16,7 @@ from scripts.server import ask
 from scripts.server.served import serving
 from scripts.server.torchvision_weights import why_unavailable
 from scripts.server.up import bring_up
-from scripts.settings.architectures import DRAWN
+from scripts.settings.choices import DRAWN
 from scripts.settings.settings import Settings
 
 

@@ -25,7 +25,7 @@ from scripts.measuring.perf_analyzer import LIBB64_REMEDY, has_libb64
 from scripts.recipes import pipelines
 from scripts.repository import archive
 from scripts.server.torchvision_weights import why_unavailable
-from scripts.settings.architectures import DRAWN
+from scripts.settings.choices import DRAWN
 from scripts.settings.settings import Settings
 from scripts.stacks import engine, flavour, state
 from scripts.stacks.containers import DockerStack
