@@ -28,7 +28,9 @@ def adopt_graph(
 ) -> onnx.ModelProto:
     """What pictures need becomes the first nodes of its graph, what scores need the last.
     `one_by_one`: of a batch that cannot be opened, one place is used."""
-    model = _rename_clashes(_recent(model))
+    model = _recent(model)
+    with reword_faults(DAMAGED, HOW):  # none of its names is to be one of ours
+        model = onnx.compose.add_prefix(model, MARK, rename_functions=False)
     graph = _Graph(model.graph)
     _feed(graph, facts, how, one_by_one)
     scores = _answer(graph, facts, reading, one_by_one)
@@ -87,12 +89,6 @@ def _recent(model: Any) -> Any:
         return model
     with reword_faults(f"the network's opset {min(versions)} cannot be brought up to date", HOW):
         return onnx.version_converter.convert_version(model, USUAL_OPSET)
-
-
-def _rename_clashes(model: Any) -> Any:
-    """None of its names is one of ours."""
-    with reword_faults(DAMAGED, HOW):
-        return onnx.compose.add_prefix(model, MARK, rename_functions=False)
 
 
 def has_eight_bits(nodes: Any) -> bool:

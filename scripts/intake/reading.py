@@ -49,7 +49,9 @@ def judge_scores(
             "a softmax over one class says nothing; export it with a sigmoid, or without",
         )
     if declared:
-        return _apply_declared(name, declared, bounded, ends)
+        if declared == "probabilities" and not bounded:
+            raise UserError(f"{name} gives numbers {ends}, not probabilities", "OUTPUT=scores")
+        return Reading(declared, bounded and declared != "scores", "as OUTPUT says")
     if bounded and not one_class and np.abs(sums - 1).max() <= SLACK:
         return Reading("probabilities", True, "each picture's numbers sum to 1")
     if bounded:
@@ -72,12 +74,6 @@ def judge_scores(
             "labels is right then, and their probabilities are not",
         )
     return Reading("scores", False, ends)
-
-
-def _apply_declared(name: str, declared: str, bounded: bool, seen: str) -> Reading:
-    if declared == "probabilities" and not bounded:
-        raise UserError(f"{name} gives numbers {seen}, not probabilities", "OUTPUT=scores")
-    return Reading(declared, bounded and declared != "scores", "as OUTPUT says")
 
 
 def _explain_undecided(name: str, what: str) -> UserError:
