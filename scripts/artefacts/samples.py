@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -91,16 +92,10 @@ def read(folder: Path, most: int, setting: str) -> list[bytes]:
         if len(found) == most:
             break
         if path.is_file() and path.stat().st_size <= MOST_BYTES:
-            found += filter(_is_picture, [path.read_bytes()])
+            file = path.read_bytes()
+            with suppress(PictureError):  # other files among the photos, such as a licence
+                to_pixels(file, Transform(resize=8, crop=8))
+                found.append(file)
     if not found:
         raise UserError(f"{setting}={folder} contains no pictures", "put a few photos in it")
     return found
-
-
-def _is_picture(file: bytes) -> bool:
-    """There may be other files among the photos, such as a licence."""
-    try:
-        to_pixels(file, Transform(resize=8, crop=8))
-    except PictureError:
-        return False
-    return True

@@ -134,7 +134,10 @@ def _require_labels(proof: dict[str, Any], check: Check) -> dict[str, Any]:
     precision, labels = proof["precision"], check.labels
     if not labels:
         return proof
-    paired = _ask_both(check.onnx, precision, labels)
+    shown, truth = _show(check.onnx, labels)
+    first = scores(network_in(labels.float32), shown, "fp32").argmax(axis=1) == truth
+    second = scores(network_in(check.onnx), shown, precision).argmax(axis=1) == truth
+    paired = Paired.from_right(first, second)
     said = f"on {paired.of} labelled pictures, against float32: {paired}"
     if paired.judge(labels.most_drop / 100) == "worse":
         raise UserError(
@@ -160,13 +163,6 @@ def _require_order(labels: Labels, ordered: Path) -> None:
         f"give LABELS={ordered.relative_to(ROOT)}; for make publish, copy it over the pipeline's "
         "file of labels",
     )
-
-
-def _ask_both(onnx: Path, precision: str, labels: Labels) -> Paired:
-    shown, truth = _show(onnx, labels)
-    first = scores(network_in(labels.float32), shown, "fp32").argmax(axis=1) == truth
-    second = scores(network_in(onnx), shown, precision).argmax(axis=1) == truth
-    return Paired.from_right(first, second)
 
 
 def _show(onnx: Path, labels: Labels) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

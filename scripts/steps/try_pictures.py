@@ -139,8 +139,10 @@ def climb(asked: Asked, usual: Tried, ways: Sequence[Way]) -> Tried:
     for way in ways:
         before = "" if best is usual else f"{best.guess.name}, "
         guesses = [Guess(f"{before}{each.name}", each.how) for each in way(best.guess.how)]
-        found = [asked.about(guess, usual.in_order) for guess in guesses]
-        best = _find_better(best, found)
+        tried = [asked.about(guess, usual.in_order) for guess in guesses]
+        found = max(tried, key=lambda each: each.share.count)
+        paired = Paired.from_right(best.right, found.right)
+        best = found if paired.drop < 0 and paired.p < CHANCE else best
     return best
 
 
@@ -231,12 +233,6 @@ class Asked:
             rows = rows - (0.5 if rows.min() >= 0 and rows.max() <= 1 else 0)
             rows = np.concatenate([-rows, rows], axis=1)
         return np.where(np.isfinite(rows).all(axis=1), rows.argmax(axis=1), -1)
-
-
-def _find_better(before: Tried, found: Sequence[Tried]) -> Tried:
-    best = max(found, key=lambda each: each.share.count)
-    paired = Paired.from_right(before.right, best.right)
-    return best if paired.drop < 0 and paired.p < CHANCE else before
 
 
 if __name__ == "__main__":
