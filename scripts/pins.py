@@ -107,10 +107,12 @@ def update_versions(constraints: str, resolved: Collection[str]) -> str:
         names[name] = line.partition("==")[0]
         if version not in versions.setdefault(name, []):
             versions[name].append(version)
+    others = {*layers.list_files()} - {*layers.list_resolved()}  # which pin what they are of
+    apart = "".join(file.read_text() for file in others)
     lines, seen = [], set()
     for line in constraints.splitlines():
         name = wheels.name_of(line.partition("==")[0])
-        if "==" not in line or _is_apart(name):
+        if "==" not in line or f"\n{name}==" in apart:
             lines.append(line)
         elif name in versions:
             at = 1 if name in seen and len(versions[name]) > 1 else 0
@@ -122,13 +124,6 @@ def update_versions(constraints: str, resolved: Collection[str]) -> str:
     rest = [line for line in lines if line not in head and line not in with_markers]
     rest.sort(key=lambda line: line.partition("==")[0].lower())
     return "\n".join([*head, *with_markers, *rest]) + "\n"
-
-
-def _is_apart(name: str) -> bool:
-    """Whether a layer of its own pins it."""
-    apart = {*layers.list_files()} - {*layers.list_resolved()}
-    found = "".join(file.read_text() for file in apart)
-    return f"\n{name}==" in found
 
 
 def _hashes(constraints: str, scratch: Path) -> str:

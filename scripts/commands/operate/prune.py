@@ -68,8 +68,10 @@ def find_items(settings: Settings, days: int) -> Iterator[Item]:
     for name in REPORTS:
         for path in sorted((BUILD / name).glob("*")):
             yield _make_item(path, days)
-    for path in sorted(_find_cached()):
-        yield _make_item(path, days)
+    # PyTorch's downloads, one by one, and what else is kept to be quick.
+    for path in sorted((*engines.CACHE.glob("hub/*/*"), *engines.CACHE.glob("[!.]*"))):
+        if path.name != "hub":
+            yield _make_item(path, days)
     for pattern in (*LEFTOVERS, PASSING):
         for path in sorted(BUILD.glob(pattern)):
             yield _item(path, "a killed command left it" if path.suffix != ".1" else "the last log")
@@ -98,12 +100,6 @@ def _versions(pipeline: Pipeline, settings: Settings) -> Iterator[Item]:
             f"older than the newest {settings.keep_versions}" if number in surplus else "",
             partial(shared.remove, number, "prune"),
         )
-
-
-def _find_cached() -> Iterator[Path]:
-    """PyTorch's downloads, one by one, and what else is kept to be quick."""
-    yield from (engines.CACHE / "hub").glob("*/*")
-    yield from (path for path in engines.CACHE.glob("[!.]*") if path.name != "hub")
 
 
 def _make_item(path: Path, days: int) -> Item:

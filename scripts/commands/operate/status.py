@@ -12,7 +12,6 @@ from bundle_serving.address import Address
 from scripts.base import console, tables
 from scripts.base.errors import UserError
 from scripts.repository import evaluations
-from scripts.repository.archive import Version
 from scripts.server import known_flaws
 from scripts.server.served import describe_engine, find_served_version, unhealthy_reason
 from scripts.server.triton import models, triton_api
@@ -37,7 +36,10 @@ def main() -> None:
             f"{version.serving} does not answer on the {known.flavour} server ({reason})",
             lost or f"start it: {state.name_start()}",
         )
-    console.say(f"ready · {describe_shortly(known, version)}", version=version.number)
+    http, grpc = known.shown
+    network = f"{version.network} v{version.number}"
+    ready = filter(None, ("ready", network, version.precision, http.url, f"gRPC {grpc}"))
+    console.say(" · ".join(ready), version=version.number)
     servers = stack.many.find_addresses(known) if stack.many else {}
     told = models.read_all_totals(servers) if servers else [models.read_totals(known.http)]
     rows = models.list_answered(known.main, told)
@@ -68,12 +70,6 @@ def _show_shadows(address: Address) -> None:
         for tried in triton_api.get(address, "/shadows"):
             counts = ", ".join(f"{count:,} {what}" for what, count in tried["counts"].items())
             console.note(f"{tried['model']}, version {tried['version']}, copies: {counts}")
-
-
-def describe_shortly(known: State, version: Version) -> str:
-    http, grpc = known.shown
-    what = f"{version.network} v{version.number}"
-    return " · ".join(filter(None, (what, version.precision, http.url, f"gRPC {grpc}")))
 
 
 def _explain_lost_gpu(known: State) -> str | None:
