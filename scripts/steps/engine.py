@@ -240,11 +240,10 @@ def by_float32(onnx: Path, samples: Path | None) -> list[tuple[Question, NDArray
 
 def _pictures(made: Manifest, shape: list[int], folder: Path | None) -> NDArray[np.uint8]:
     from bundle_serving.pictures import Transform, to_pixels
-    from scripts.artefacts.samples import read
-    from scripts.artefacts.scenes import scenes
+    from scripts.artefacts.samples import draw_scenes, read
 
     if folder is None:
-        return scenes(MOST_PICTURES, *shape[1:])
+        return draw_scenes(MOST_PICTURES, *shape[1:])
     how = Transform(**made.transform)
     return np.stack([to_pixels(each, how) for each in read(folder, MOST_PICTURES, "SAMPLES")])
 
