@@ -7,7 +7,6 @@ make drift NEW=1       the last answers become the reference
 from datetime import datetime
 from typing import Any
 
-from bundle_serving.address import Address
 from scripts.base import console, tables
 from scripts.base.errors import UserError
 from scripts.repository import live
@@ -24,24 +23,20 @@ def main() -> None:
         raise UserError("NEW takes 1 here, and no file", "compare from now on: make drift NEW=1")
     known = state.require()
     known.require_one_server()
-    versions = renew_reference(known.http) if asked.new else triton_api.get(known.http, "/drift")
+    versions: list[dict[str, Any]] = triton_api.get(known.http, "/drift")
+    if asked.new:
+        if not any(version["index"] for version in versions):
+            raise UserError(
+                "there are not enough answers since the last reference to take a new one",
+                "make drift says how many there are",
+            )
+        versions = triton_api.post(known.http, "/drift")
     if not versions:
         console.note("nothing was answered in the last hour")
     for version in versions:
         show(version)
     if any(version["index"] for version in versions):
         console.note("to compare with the last answers from now on: make drift NEW=1")
-
-
-def renew_reference(address: Address) -> list[dict[str, Any]]:
-    before = triton_api.get(address, "/drift")
-    if not any(version["index"] for version in before):
-        raise UserError(
-            "there are not enough answers since the last reference to take a new one",
-            "make drift says how many there are",
-        )
-    after: list[dict[str, Any]] = triton_api.post(address, "/drift")
-    return after
 
 
 def show(version: dict[str, Any]) -> None:

@@ -65,13 +65,11 @@ def _ask_consent(question: str) -> bool:
 def find_items(settings: Settings, days: int) -> Iterator[Item]:
     for pipeline in pipelines.every():
         yield from _versions(pipeline, settings)
-    for name in REPORTS:
-        for path in sorted((BUILD / name).glob("*")):
-            yield _make_item(path, days)
+    reports = [path for name in REPORTS for path in sorted((BUILD / name).glob("*"))]
     # PyTorch's downloads, one by one, and what else is kept to be quick.
-    for path in sorted((*engines.CACHE.glob("hub/*/*"), *engines.CACHE.glob("[!.]*"))):
-        if path.name != "hub":
-            yield _make_item(path, days)
+    cached = sorted((*engines.CACHE.glob("hub/*/*"), *engines.CACHE.glob("[!.]*")))
+    for path in (*reports, *(each for each in cached if each != engines.CACHE / "hub")):
+        yield _item(path, f"older than {days} days" if disk.days_old(path) >= days else "")
     for pattern in (*LEFTOVERS, PASSING):
         for path in sorted(BUILD.glob(pattern)):
             yield _item(path, "a killed command left it" if path.suffix != ".1" else "the last log")
@@ -100,11 +98,6 @@ def _versions(pipeline: Pipeline, settings: Settings) -> Iterator[Item]:
             f"older than the newest {settings.keep_versions}" if number in surplus else "",
             partial(shared.remove, number, "prune"),
         )
-
-
-def _make_item(path: Path, days: int) -> Item:
-    old = disk.days_old(path)
-    return _item(path, f"older than {days} days" if old >= days else "")
 
 
 def _item(path: Path, why: str) -> Item:
