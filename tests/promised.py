@@ -96,7 +96,7 @@ def _list_models() -> Iterator[str]:
         "data_type"
     ]
     folders = ROOT / "model_repository", *find_brought("*/model_repository")
-    for pipeline in (pipelines.default(), *pipelines.others()):
+    for pipeline in (pipelines.find_pipeline(pipelines.DEFAULT), *pipelines.others()):
         for file in (folder / pipeline.ensemble / "config.pbtxt" for folder in folders):
             config = text_format.Parse(file.read_text() if file.exists() else "", ModelConfig())
             for way in ("input", "output"):

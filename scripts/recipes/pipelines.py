@@ -112,10 +112,6 @@ def main() -> Pipeline:
     return Pipeline(name, known[name])
 
 
-def default() -> Pipeline:
-    return Pipeline(DEFAULT, recipes()[DEFAULT])
-
-
 def recipes() -> dict[str, Path]:
     """Paths of all recipes by pipeline name."""
     return {path.stem: path for path in folders.recipe_files()}

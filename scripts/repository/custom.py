@@ -68,7 +68,7 @@ def _explain_error(fault: ValidationError) -> UserError:
 
 
 def _first() -> Image:
-    recipe = pipelines.default().recipe
+    recipe = pipelines.find_pipeline(pipelines.DEFAULT).recipe
     assert isinstance(recipe, Image)
     return recipe
 
