@@ -36,10 +36,8 @@ def _answer() -> None:
     elif call.verb == command_line.COMPLETION:
         if [*call.words] not in [[shell] for shell in help.SHELLS]:
             raise WrongWord("completion of which shell?", f"one of {', '.join(help.SHELLS)}")
-        listed = {name: verb for name, verb in known.items() if verb.about}
-        settings = {name: help.find_settings(verb) for name, verb in listed.items()}
-        abouts = {name: translate(verb.about, *called_as) for name, verb in listed.items()}
-        print(help.write_completion(call.words[0], abouts, settings), end="")
+        written = help.write_completion(call.words[0], known)
+        print(translate(written, *called_as), end="")
     else:
         from scripts.settings.arguments import require_typed  # the settings of that folder
 

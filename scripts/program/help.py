@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from scripts.base.errors import WrongWord, run_guarded
 from scripts.base.text import fold
@@ -134,13 +134,13 @@ compdef _triton_bundle {program}
 """
 
 
-def write_completion(
-    shell: str, verbs: Mapping[str, str], settings: Mapping[str, Iterable[str]]
-) -> str:
-    """`verbs`: the help of each; `settings`: the names of those that each takes."""
-    known = {**verbs, **OWN_VERBS, **OPTIONS}
-    of_each = {name: " ".join(f"{each}=" for each in found) for name, found in settings.items()}
-    of_each["help"], of_each["completion"] = " ".join(verbs), " ".join(SHELLS)
+def write_completion(shell: str, verbs: Mapping[str, Verb]) -> str:
+    listed = {verb.name: verb for verb in verbs.values() if verb.about}
+    known = {name: verb.about for name, verb in listed.items()} | OWN_VERBS | OPTIONS
+    of_each = {
+        name: " ".join(f"{each}=" for each in find_settings(verb)) for name, verb in listed.items()
+    }
+    of_each["help"], of_each["completion"] = " ".join(listed), " ".join(SHELLS)
     if shell == "fish":
         return "".join(_write_fish(known, of_each))
     if shell == "zsh":
@@ -157,7 +157,7 @@ def _write_cases(settings: Mapping[str, str], quoted: str) -> str:
     )
 
 
-def _write_fish(known: Mapping[str, str], settings: Mapping[str, str]) -> Iterable[str]:
+def _write_fish(known: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[str]:
     yield f"complete -c {PROGRAM} -e\n"
     for name, about in known.items():
         once = f"complete -c {PROGRAM} -f -n __fish_use_subcommand"

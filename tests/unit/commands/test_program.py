@@ -137,9 +137,8 @@ def test_a_folder_that_cannot_be_is_refused(
 
 
 def test_bash_completes_commands_and_settings() -> None:
-    written = help.write_completion(
-        "bash", {"classify": "", "up": ""}, {"classify": ["IMG"], "up": []}
-    )
+    known = verbs.Verb("classify", about="Name it: IMG=a.jpg"), verbs.Verb("up", about="Start it")
+    written = help.write_completion("bash", {each.name: each for each in known})
     asked = """
 COMP_WORDS=(triton-bundle cl) COMP_CWORD=1; _triton_bundle; echo "${COMPREPLY[@]}"
 compopt() { :; }
