@@ -13,10 +13,10 @@ from kinds.sound.drawings import NAMES
 from kinds.sound.serving.sounds import LOG_MEL, SHARES, Hearing
 from kinds.sound.source import DRAWN, Listener, drop_longest
 from scripts.artefacts.drawn.network import make_convolution
-from scripts.artefacts.manifest import lines_of, require_labels
+from scripts.artefacts.manifest import lines_of, of_file, require_labels
 from scripts.artefacts.onnx_file import BATCH, save
 from scripts.base.errors import UserError
-from scripts.steps.networks import fill_weights, origin_of, read_state
+from scripts.steps.networks import fill_weights, read_state
 
 # Of the sounds that are made up here, with how it hears (kinds.sound.training trained it).
 WEIGHTS = Path(__file__).parent / "weights.safetensors"
@@ -82,7 +82,7 @@ def build(spec: Listener) -> Network:
     path = WEIGHTS if drawn else Path(spec.weights)
     module, classes = _of_file(path)
     labels = [f"drawn {name}" for name in NAMES] if drawn else _labels(spec, classes)
-    return Network(module.eval(), labels, origin_of(path))
+    return Network(module.eval(), labels, of_file(path, None))
 
 
 def _require_same_hearing(spec: Listener) -> None:

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from bundle_serving.pictures import Transform, to_pixels
-from scripts.artefacts.manifest import NOTHING, OfTorchvision, Torchvision, lines_of
+from scripts.artefacts.manifest import NOTHING, OfTorchvision, Torchvision, lines_of, of_file
 from scripts.artefacts.samples import RANDOM_PICTURES, make_varied, noise
-from scripts.base import files
 from scripts.base.errors import NoWeights, UserError, of_the_machine
 from scripts.settings.choices import DRAWN
 from scripts.steps.vision import torchvision
@@ -191,7 +190,7 @@ def load_weights(
     if wanted.is_file:
         path = Path(wanted.weights)
         fill_weights(module, read_state(path), of, path, remedy)
-        return origin_of(path)
+        return of_file(path, None)
     if wanted.is_untrained:
         return {"source": "random, seed 0"}
     module.load_state_dict(download_weights(wanted.arch, published, wanted.ways_out))
@@ -291,10 +290,6 @@ def set_to_pictures(module: nn.Module, run: Callable[[torch.Tensor], Any], how: 
     seen = [*noise(how), *(to_pixels(file, how) for file in make_varied()[:RANDOM_PICTURES])]
     with torch.no_grad():
         run(torch.from_numpy(np.stack(seen)) / 255)
-
-
-def origin_of(path: Path) -> dict[str, str]:
-    return {"source": path.name, "sha256": files.sha256(path)}
 
 
 def digest_of(module: nn.Module) -> str:
