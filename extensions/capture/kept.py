@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from bundle_door.watching.captures import LINES, SEALED, Captures, Record, find_ending, unseal
 from extensions.capture.store import Store, is_elsewhere
-from scripts.base import below
+from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes.pictures import UNTRAINED
 from scripts.server.triton import triton_api
@@ -136,7 +136,7 @@ def lack_openssl() -> UserError:
 
 def write_below(folder: Path, name: str, content: bytes) -> None:
     """`name`: of a record, which may come from elsewhere."""
-    if why := below.why_not(folder, name):
+    if why := files.why_not_below(folder, name):
         raise UserError(f"{name!a} {why}", "this copy is not one that the bundle has made")
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_bytes(content)

@@ -15,7 +15,7 @@ from extensions.s3.access import Access
 from extensions.s3.bucket import Bucket, Stored, at_once, in_parts
 from extensions.s3.diagnosis import explain_faults
 from extensions.s3.upload_order import Local
-from scripts.base import below, console, files
+from scripts.base import console, files
 from scripts.base.errors import UserError
 
 # Smaller files are uploaded faster than it takes to look for a copy on S3.
@@ -77,7 +77,7 @@ class Remote:
             if not there:
                 raise UserError(f"there is nothing below {base} on S3", "make s3-check shows why")
             there.pop("", None)  # a mark of the folder itself
-            if why := below.why_not(draft, *(_within(name) for name in there)):
+            if why := files.why_not_below(draft, *(_within(name) for name in there)):
                 raise UserError(
                     f"below {base} on S3, {why}", "remove it there; nothing has been fetched"
                 )

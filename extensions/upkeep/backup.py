@@ -28,7 +28,7 @@ from typing import IO, cast
 from dotenv import dotenv_values
 
 from extensions.upkeep import sealed
-from scripts.base import below, disk, files
+from scripts.base import disk, files
 from scripts.base.errors import OTHER, UserError, of_the_machine
 from scripts.base.files import is_shared
 from scripts.base.paths import DOTENV, ROOT, expand
@@ -73,7 +73,7 @@ def save(target: Path, bundle: str, passphrase: str) -> Backup:
     take the place of an earlier one, and of nothing else."""
     _require_replaceable(target)
     found = {name: path for top, place in places().items() for name, path in _files(top, place)}
-    if why := below.why_not(NEW, *found):
+    if why := files.why_not_below(NEW, *found):
         raise UserError(f"{why}, and cannot be in a backup", "rename it")
     hashes = {name: files.sha256(path) for name, path in found.items()}
     made = datetime.now(UTC).isoformat(timespec="seconds")
@@ -172,7 +172,7 @@ def verify_backup(path: Path) -> Backup:
         raise UserError(f"there is no backup at {path}", "make restore FROM=file") from None
     if missing:
         raise _explain_damage(path, f"{len(missing)} of its files are missing")
-    if why := below.why_not(NEW, *index.files):
+    if why := files.why_not_below(NEW, *index.files):
         raise _explain_damage(path, f"{why}, which no backup contains")
     for name in index.files:
         top, _, rest = name.partition("/")
@@ -233,7 +233,7 @@ def restore(backup: Backup) -> list[str]:
     disk.require_room(build, _measure_restored(backup) >> 20, "restoring")
     own, text = _own(backup), _settings(backup)
     for top, place in {OWN: own, **{top: ROOT / top for top in OF_THE_CHECKOUT}}.items():
-        if why := below.why_not(place, *_part(top, backup)):
+        if why := files.why_not_below(place, *_part(top, backup)):
             raise UserError(
                 f"in {place}, {why}", "move away what is there; nothing has been changed here"
             )

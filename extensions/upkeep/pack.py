@@ -20,7 +20,7 @@ from bundle_client import __version__
 from extensions.upkeep import backup
 from scripts import bootstrap
 from scripts.artefacts import packages
-from scripts.base import below, console, disk, files, inventory, layers, wheels
+from scripts.base import console, disk, files, inventory, layers, wheels
 from scripts.base.errors import UserError
 from scripts.base.paths import PYTHON, REQUIREMENTS, ROOT
 from scripts.repository import archive
@@ -82,7 +82,7 @@ def bundle_files() -> list[str]:
         and "__pycache__" not in name.parts
         and (ROOT / name).is_file()
     ]
-    if why := below.why_not(ROOT, *names):
+    if why := files.why_not_below(ROOT, *names):
         raise UserError(f"{why}, and is not packed", "remove it, or have git ignore it")
     return names
 

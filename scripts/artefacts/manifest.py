@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from bundle_serving.networks import files_of, is_ir, network_in
 from scripts.artefacts.progress import tell
-from scripts.base import below, files
+from scripts.base import files
 from scripts.base.errors import NoWeights, UserError
 
 SCHEMA = 1
@@ -170,7 +170,7 @@ def external_data(network: Path) -> list[Path]:
     return [
         folder / name
         for name in names
-        if not below.why_not(folder, name) and (folder / name).is_file()
+        if not files.why_not_below(folder, name) and (folder / name).is_file()
     ]
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from bundle_serving.networks import IR, ONNX
 from scripts.artefacts.workspace import FOREST, Workspace
-from scripts.base import below, files
+from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes.layout import CPU, GPU, Engine, in_one_step, precision_of
@@ -64,7 +64,7 @@ class Version:
         if not all(type(number) is int and number > 0 for number in self.models.values()):
             raise ValueError("its models' versions are no numbers")
         named = (f"{model}/{name}" for model, has in self.hashes.items() for name in (*has, RECORD))
-        if why := below.why_not(self.folder / "models", *named):
+        if why := files.why_not_below(self.folder / "models", *named):
             raise ValueError(why)
 
     def sound(self) -> bool:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from bundle_serving.networks import ONNX
 from scripts.artefacts.manifest import external_data
-from scripts.base import below, files
+from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.intake.signature import whole
 from scripts.recipes import pipelines
@@ -61,7 +61,7 @@ def around(folder: Path) -> set[Path]:
 def test_what_may_lie_below_a_folder_lies_there(folder: Path) -> None:
     before, fine = around(folder), 0
     for name in names(folder.parent / "outside"):
-        if below.why_not(folder, name):
+        if files.why_not_below(folder, name):
             continue
         fine += 1
         target = folder / name
@@ -85,18 +85,18 @@ def test_what_may_lie_below_a_folder_lies_there(folder: Path) -> None:
     ],
 )
 def test_what_may_not_lie_there_is_refused_by_its_name(folder: Path, name: str) -> None:
-    why = below.why_not(folder, name)
+    why = files.why_not_below(folder, name)
     assert why.startswith(ascii(name)) and why.isprintable()
 
 
 @pytest.mark.parametrize("name", ["a", "a/b/c.onnx", "..a", "a..", "...", "ä b", "file", "in/new"])
 def test_usual_names_may(folder: Path, name: str) -> None:
-    assert below.why_not(folder, name) == ""
+    assert files.why_not_below(folder, name) == ""
 
 
 def test_a_file_is_no_folder_of_another(folder: Path) -> None:
-    assert below.why_not(folder, "a", "b/c") == ""
-    assert "'a/b' lies below 'a'" in below.why_not(folder, "a/b", "a")
+    assert files.why_not_below(folder, "a", "b/c") == ""
+    assert "'a/b' lies below 'a'" in files.why_not_below(folder, "a/b", "a")
 
 
 @pytest.mark.parametrize("named", ["../out", "/{outside}", "a/../../b", "", "."])
