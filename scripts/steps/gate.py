@@ -192,15 +192,9 @@ def memory_of_models() -> int:
 
 
 def _models() -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = path.read_bytes()
-        except OSError:  # it has just ended
-            continue
-        if b"triton_python_backend_stub" in command and MARK.encode() in command:
-            found.append(int(path.parent.name))
-    return found
+    found = (processes.look_at(int(each.name)) for each in Path("/proc").glob("[0-9]*"))
+    commands = {each.pid: " ".join(each.arguments) for each in found if each}
+    return [pid for pid, said in commands.items() if processes.STUB in said and MARK in said]
 
 
 def _ask(connection: http.client.HTTPConnection, model: str, question: Question) -> Answer:
