@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from bundle_door import settings as door
 from scripts.base import files
 from scripts.base.errors import run_guarded
 from scripts.base.paths import EXTENSIONS, KINDS, ROOT
+from scripts.base.text import fold
 from scripts.settings.setting import of_class
 from scripts.settings.settings import GROUPS, Group
 
@@ -60,11 +60,7 @@ def example() -> str:
 def _section(group: type[Group]) -> str:
     lines = ["", f"# --- {group.__doc__} ".ljust(WIDTH, "-")]
     for setting in of_class(group):
-        lines += textwrap.wrap(
-            setting.comment, WIDTH, initial_indent="# ", subsequent_indent="# ",
-            break_on_hyphens=False, break_long_words=False,
-        )  # fmt: skip
-        lines.append(f"{setting.name}={setting.default}")
+        lines += [fold(f"# {setting.comment}", WIDTH, "# "), f"{setting.name}={setting.default}"]
     return "\n".join(lines) + "\n"
 
 
@@ -106,13 +102,12 @@ def of_the_door(path: Path) -> str:
     return text
 
 
-def main() -> int:
+def main() -> None:
     files.write(EXAMPLE, example())
     files.write(PAGE, page())
     files.write(INDEX, index())
     for path in FOR_CONTAINERS:
         files.write(path, of_the_door(path))
-    return 0
 
 
 if __name__ == "__main__":
