@@ -55,7 +55,7 @@ async def serve(given: Given) -> None:
         observed = Observed(References(given.state_folder, given.repository))
         key_file = given.exposure.api_keys
         keys = Keys(key_file, given.admin_key) if key_file else None
-        process = HttpProcess(given, observed, keys, observed.report)
+        process = HttpProcess(given, observed, keys)
         folder, served = process.folder, process.served
         observed.drift.is_there = served.is_there
         if keys:

@@ -6,7 +6,7 @@ import ctypes
 import os
 import shutil
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -54,14 +54,8 @@ What = TypeVar("What")
 
 class HttpProcess:
     def __init__(
-        self,
-        given: Given,
-        observed: Observer,
-        keys: Charged | None,
-        report: Callable[[Report], None],
-        number: int = 0,
+        self, given: Given, observed: Observer, keys: Charged | None, number: int = 0
     ) -> None:
-        """`report` takes what the steps tell."""
         self.given, self.observed = given, observed
         self.folder = sockets.folder(given.run_dir)
         shared = self.folder / sockets.LOAD if given.processes > 1 else None
@@ -76,7 +70,7 @@ class HttpProcess:
         )
         elsewhere = self.folder if given.has_others else None
         self.served = Served(self.triton, given.repository, elsewhere)
-        self.steps = Steps(report, number)
+        self.steps = Steps(observed.report, number)
         self.api = Api(self.triton, self.steps, self.own_id, keys)
         self.plain = PlainQuestions(self.triton, self.steps, keys)
         self.log = RequestLog(given.log_format)
@@ -150,6 +144,9 @@ class Teller:
     def note_capture(self, outcome: str) -> None:
         self._add(self._told.captures, outcome)
 
+    def report(self, report: Report) -> None:
+        """The steps tell the first one, too."""
+
     def _add(self, told: list[What], one: What) -> None:
         if len(told) < MOST_KEPT:
             told.append(one)
@@ -181,8 +178,7 @@ async def serve_further(given: Given, number: int) -> None:
     keep_pages()
     teller = Teller(sockets.folder(given.run_dir) / sockets.TOLD)
     charged = teller if given.exposure.api_keys else None
-    # Reports are the first one's, which gets them all.
-    process = HttpProcess(given, teller, charged, lambda report: None, number)
+    process = HttpProcess(given, teller, charged, number)
     service = process.build_service(
         [*of_plain_questions(process.plain), *of_inference(process.api)]
     )

@@ -15,6 +15,7 @@ from bundle_door.served import Served
 from bundle_door.triton import status_of
 from bundle_door.watching.observed import GRPC, HTTP, Series
 from bundle_door.watching.shadows import Compared
+from bundle_door.watching.steps import Report
 
 FOR_ITS_KEY = "ext_authz_denied"
 # Of refusals that are the caller's fault.
@@ -33,6 +34,7 @@ class Observer(Protocol):
     def refusal(self, status: int, protocol: str) -> None: ...
     def note_comparison(self, compared: Compared) -> None: ...
     def note_capture(self, outcome: str) -> None: ...
+    def report(self, report: Report) -> None: ...
 
 
 def measure_handler(handler: Handler, observed: Observer, served: Served) -> Handler:

@@ -247,7 +247,7 @@ def test_what_is_refused_before_its_handler_is_measured(
 
     async def ask() -> None:
         given = Given(tmp_path, "", {}, None, Limits(), Exposure())
-        process = HttpProcess(given, observed, None, observed.report)
+        process = HttpProcess(given, observed, None)
         keys = of_keys(Keys(tmp_path / "keys", None))
         service = process.build_service([*of_inference(process.api), *keys])
         headers = {"content-length": str(length)}
