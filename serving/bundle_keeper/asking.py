@@ -13,6 +13,7 @@ from typing import Any
 
 import grpc
 
+from bundle_door.front.messages import HEALTH_METHOD
 from bundle_door.wire.calls import PREFIX, CallFailed, message_of, usual_fields
 from bundle_door.wire.http2 import Connection, Reset
 from bundle_door.wire.inference import from_body
@@ -32,7 +33,6 @@ IN_TRANSIT = {"LOADING", "UNLOADING"}
 # The server is overloaded: that is not a fault.
 BUSY = {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED}
 
-HEALTH = "/grpc.health.v1.Health/Check"
 AS_USERS_S = 8
 # What a busy server answers them: too many, too late.
 BUSY_STATUS = {429, 503, 504}
@@ -180,7 +180,7 @@ class Front:
                     Connection, self._http.host, self._grpc_port, ssl=context
                 )
                 body = [PREFIX.pack(False, 0)]
-                stream = connection.request(usual_fields(HEALTH, AS_USERS_S), body)
+                stream = connection.request(usual_fields(HEALTH_METHOD, AS_USERS_S), body)
                 await stream.ended
                 message_of(stream)
         except CallFailed as failed:
