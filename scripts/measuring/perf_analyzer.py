@@ -1,14 +1,16 @@
-"""NVIDIA's perf_analyzer: where it is, how to call it, how to read its output."""
+"""NVIDIA's perf_analyzer: where it is, how to call it, how to read its output. It runs on this
+machine or, with the gpu flavour, in a container of NVIDIA's SDK image."""
 
 import base64
 import csv
 import ctypes
 import json
+import os
 import platform
 import re
 import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,6 @@ from bundle_serving.process import guard
 from scripts import bootstrap
 from scripts.base.errors import UserError
 from scripts.base.paths import REQUIREMENTS, VENV
-from scripts.measuring.client_side import Run, open_sdk, run_here
 from scripts.measuring.measurement import Sample
 from scripts.measuring.photos import Inputs
 from scripts.measuring.workload import Configuration
@@ -54,6 +55,10 @@ LONGEST_S = 20
 
 # Besides the measurement itself: reading the inputs, and waiting for the last requests.
 LONGEST_EXTRA_S = 60
+
+# A program, a folder that it may read and write in, and how long it may take -> its output.
+Ran = subprocess.CompletedProcess[str]
+Run = Callable[[list[str], Path, float | None], Ran]
 
 
 class Failed(Exception):
@@ -147,13 +152,13 @@ def _tls(protocol: str, certificate: Path) -> list[str]:
 def at_hand(server: State, folder: Path) -> PerfAnalyzer:
     """Ready to measure this server; `folder` takes its files."""
     if server.flavour == "gpu":
-        run, addresses = open_sdk(server)
+        run, addresses = _open_sdk(server)
         version = f"from the sdk image {server.settings_at_start.triton_tag}"
         analyzer = PerfAnalyzer(run, [IN_THE_SDK], version, folder, addresses)
     else:
         require(server.flavour)
         (version,) = re.findall(r"==([\d.]+)", (REQUIREMENTS / "perf_analyzer.txt").read_text())
-        analyzer = PerfAnalyzer(run_here, _find_installed(), version, folder)
+        analyzer = PerfAnalyzer(_run_here, _find_installed(), version, folder)
     tried = analyzer.run_program([*analyzer.command, "--version"], folder, None)
     if tried.returncode:
         raise UserError(f"perf_analyzer does not run here: {reason(tried.stderr)}", "make doctor")
@@ -165,6 +170,51 @@ def _find_installed() -> list[str]:
     bootstrap.ensure("perf_analyzer")
     (cuda_runtime,) = VENV.glob("lib/python*/site-packages/nvidia/cuda_runtime/lib")
     return ["env", f"LD_LIBRARY_PATH={cuda_runtime}", str(BINARY)]
+
+
+def _run_here(program: list[str], folder: Path, timeout: float | None) -> Ran:
+    """With the project's environment."""
+    environment = os.environ | {"PATH": f"{VENV / 'bin'}:{os.environ.get('PATH', '')}"}
+    return subprocess.run(
+        program,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        capture_output=True,
+        timeout=timeout,
+    )
+
+
+def _open_sdk(server: State) -> tuple[Run, Mapping[Address, Address]]:
+    """A container where the server's ports are held, and its addresses there. Where none runs, on
+    this machine's network, on which `make tune` has its own."""
+    # The code that talks to Docker takes a third of a second to import.
+    from scripts.stacks.gpu import GpuStack
+
+    stack = GpuStack(server.settings_at_start)
+    service, there = "sdk-outside", dict[Address, Address]()
+    if stack.alive("ports"):
+        service = "sdk"
+        for address, port in ((server.http, 8000), (server.grpc, 8001)):
+            there[address] = replace(address, host="127.0.0.1", port=port)
+    stack.images.build("sdk", announced=not stack.images.has("sdk"))
+
+    def run(program: list[str], folder: Path, timeout: float | None) -> Ran:
+        """As on the host: the folder and the certificate are mounted under the same names, and the
+        container runs as the calling user."""
+        # Without capabilities, even root can write only to its own files.
+        os.chown(folder, os.getuid(), os.getgid())
+        options = ["-T", "--user", f"{os.getuid()}:{os.getgid()}", "--volume", f"{folder}:{folder}"]
+        if read := server.http.certificate:
+            options += ["--volume", f"{read}:{read}:ro"]
+        name = f"{stack.project}-sdk-{os.getpid()}"  # others may run at the same time
+        words = ("run", "--rm", "--no-deps", "--name", name, *options, service, *program)
+        try:
+            return stack.compose.run(*words, quiet=True, timeout=timeout)
+        finally:
+            stack.compose.remove(service, name)  # Ctrl-C or the time limit ends only Compose
+
+    return run, there
 
 
 def require(name: str) -> None:
