@@ -13,7 +13,7 @@ from math import isfinite
 import numpy as np
 
 from scripts.artefacts.exporting import start
-from scripts.evaluation.paired import Paired
+from scripts.evaluation.scores import Paired
 from scripts.evaluation.sequential import CERTAINTY, Drop, find_quantile_bounds
 
 MOST_DROP = 0.01

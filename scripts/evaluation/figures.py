@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scripts.evaluation.labelled import Item
-from scripts.evaluation.paired import Paired
 from scripts.evaluation.scores import (
     Answers,
     Calibration,
     Confused,
     OfClass,
+    Paired,
     among_first,
     by_class,
     find_order,

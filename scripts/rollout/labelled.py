@@ -15,7 +15,7 @@ from bundle_serving.address import Address
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.evaluation.figures import Apart, Interval, Measured
-from scripts.evaluation.paired import list_losses
+from scripts.evaluation.scores import list_losses
 from scripts.evaluation.sequential import CERTAINTY, Drop
 from scripts.evaluation.share import Share
 from scripts.repository.archive import Version

@@ -30,8 +30,7 @@ from scripts.artefacts.progress import step, tell
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.evaluation.paired import Paired
-from scripts.evaluation.scores import Answers, find_order, reorder
+from scripts.evaluation.scores import Answers, Paired, find_order, reorder
 from scripts.settings.choices import PRECISIONS
 
 # int8 shifts probabilities; what counts is that labels stay the same, as many as ACCURACY says.

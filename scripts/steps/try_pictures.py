@@ -22,8 +22,7 @@ from scripts.artefacts.exporting import start
 from scripts.artefacts.progress import step, tell
 from scripts.artefacts.shapes import sides
 from scripts.base.errors import UserError
-from scripts.evaluation.paired import Paired
-from scripts.evaluation.scores import LEAST_RIGHT, Answers, find_order
+from scripts.evaluation.scores import LEAST_RIGHT, Answers, Paired, find_order
 from scripts.evaluation.share import Share
 from scripts.intake.signature import Signature, has_any_size
 

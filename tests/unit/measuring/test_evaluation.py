@@ -25,13 +25,14 @@ from scripts.evaluation.labelled import (
     read_rows,
     read_texts,
 )
-from scripts.evaluation.paired import Paired, list_losses
 from scripts.evaluation.scores import (
     Answers,
+    Paired,
     among_first,
     by_class,
     find_order,
     list_confused,
+    list_losses,
     measure_calibration,
 )
 from scripts.evaluation.sequential import Drop
