@@ -35,12 +35,11 @@ from scripts.measuring.textbook.server import HERE
 from scripts.recipes import pipelines
 from scripts.server.running import as_it_runs, running_server
 from scripts.server.served import describe_server, find_served_version
-from scripts.server.stop import stop_server
 from scripts.server.up import bring_up
 from scripts.settings import arguments
 from scripts.settings.arguments import Arguments
 from scripts.settings.settings import Settings
-from scripts.stacks import state
+from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
 TEXTBOOK = "textbook"
@@ -159,7 +158,7 @@ def our_server(each: Sequence[Settings]) -> Iterator[Iterator[State]]:
     finally:
         if not before:
             with lock.one_at_a_time():
-                stop_server()
+                flavour.stop_server()
         elif each:
             bring_up(before.settings_at_start.replace_with(FLAVOUR=before.flavour))
 

@@ -1,9 +1,11 @@
-"""Which flavour this machine uses, and why."""
+"""Which flavour this machine uses, and why; the stack of each, and the end of what it serves."""
 
 from pathlib import Path
 
+from scripts.base import console, parts
 from scripts.base.errors import UserError
 from scripts.settings.settings import FLAVOURS, Settings
+from scripts.stacks import state
 from scripts.stacks.local import LocalStack
 from scripts.stacks.stack import Many, Stack
 from scripts.stacks.state import State
@@ -75,3 +77,17 @@ def stack_of(server: State) -> Stack:
 def many_of(server: State) -> Many | None:
     """If there are several servers."""
     return stack_of(server).many if server.pipelines else None
+
+
+def stop_server() -> None:
+    """Stops everything that this project serves."""
+    state.forget_damaged()
+    known = state.load()
+    # Without a record, any flavour may have left something.
+    left = [stack_of(known)] if known else [stack(each, Settings.load()) for each in possible()]
+    with console.waiting("stopping the server"):
+        beside = [each.stop(known) for each in parts.find("beside")]
+        stopped = [each.flavour for each in left if each.stop()]
+    console.note(f"{' and '.join(stopped)} server stopped" if stopped else "no server was running")
+    for each in filter(None, beside):
+        console.note(each)

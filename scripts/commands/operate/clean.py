@@ -6,7 +6,6 @@ make clean
 from scripts.base import console, files, lock
 from scripts.base.paths import DOTENV, ROOT, VENV
 from scripts.recipes import folders
-from scripts.server.stop import stop_server
 from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import containers, flavour, images
@@ -14,7 +13,7 @@ from scripts.stacks import containers, flavour, images
 
 def main() -> None:
     with lock.one_at_a_time():
-        stop_server()
+        flavour.stop_server()
         older: list[str] = []
         for name in flavour.possible():
             stack = flavour.stack(name, Settings.load())
