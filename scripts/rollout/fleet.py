@@ -15,7 +15,6 @@ from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU
 from scripts.repository.archive import Version
-from scripts.rollout.counts import Clients, read_counts
 from scripts.rollout.rollout import (
     CANARY_TIMES,
     Refused,
@@ -28,7 +27,7 @@ from scripts.rollout.rollout import (
 )
 from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Proved, Up
-from scripts.rollout.verdict import Agreement, Figures, Seen
+from scripts.rollout.verdict import Agreement, Clients, Figures, Seen, read_counts
 from scripts.server.evaluating import One
 from scripts.server.layouts import fingerprint, lay_out_alone
 from scripts.server.served import brings_up

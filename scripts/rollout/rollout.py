@@ -22,7 +22,6 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, evaluations, history, live
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
-from scripts.rollout.counts import Clients
 from scripts.rollout.labelled import NOT_PROVED, Contest, ContestOfClasses, ContestOfFigures
 from scripts.rollout.preflight import (
     STAYS,
@@ -39,6 +38,7 @@ from scripts.rollout.verdict import (
     ENOUGH,
     FEW,
     Agreement,
+    Clients,
     Figures,
     is_certain,
     is_undecided,
