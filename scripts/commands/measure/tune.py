@@ -33,9 +33,8 @@ from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
-from scripts.tuning.arena import ROUNDS, Arena
 from scripts.tuning.hardware import Cpu, hardware_of
-from scripts.tuning.search import Candidate, Goal, conclude, descend
+from scripts.tuning.search import ROUNDS, Arena, Candidate, Goal, conclude, descend
 
 HERE = ROOT / "build" / "tune"
 

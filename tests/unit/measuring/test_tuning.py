@@ -18,9 +18,18 @@ from scripts.settings import dotenv_file
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks import admin_key, flavour, temporary
 from scripts.stacks.state import State
-from scripts.tuning.arena import Arena
 from scripts.tuning.hardware import hardware_of
-from scripts.tuning.search import Candidate, Goal, OnGpu, Score, axes, conclude, descend, shares
+from scripts.tuning.search import (
+    Arena,
+    Candidate,
+    Goal,
+    OnGpu,
+    Score,
+    axes,
+    conclude,
+    descend,
+    shares,
+)
 
 START = Candidate("auto", Share(2, 1), Share(2, 1))
 
