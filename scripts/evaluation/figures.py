@@ -9,20 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from scripts.evaluation import scores
 from scripts.evaluation.labelled import Item
-from scripts.evaluation.scores import (
-    Answers,
-    Calibration,
-    Confused,
-    OfClass,
-    Paired,
-    among_first,
-    by_class,
-    find_order,
-    list_confused,
-    measure_calibration,
-    reorder,
-)
+from scripts.evaluation.scores import Answers, Paired
 from scripts.evaluation.share import Share
 
 TOP = 5
@@ -44,9 +33,9 @@ class Original:
 class Figures:
     right: Share
     among_first: Share | None  # where there are more classes
-    calibration: Calibration
-    classes: Sequence[OfClass]
-    confused: Sequence[Confused]
+    calibration: scores.Calibration
+    classes: Sequence[scores.OfClass]
+    confused: Sequence[scores.Confused]
     labels: Sequence[str]  # in the order that the answers have, if that is another one
     original: Original | None
     ms: Mapping[str, float]  # p50, p95, p99
@@ -61,16 +50,16 @@ def compute_figures(
     refused: Mapping[str, str],
     original: tuple[str, NDArray[np.int64]] | None,
 ) -> Figures:
-    order = find_order(answers)
+    order = scores.find_order(answers)
     p50, p95, p99 = (float(each) for each in np.percentile(ms, (50, 95, 99)))
     several = answers.likeliest.shape[1] > 1 and len(answers.classes) > TOP
     return Figures(
-        right=among_first(answers, 1),
-        among_first=among_first(answers, TOP) if several else None,
-        calibration=measure_calibration(answers),
-        classes=by_class(answers),
-        confused=list_confused(answers),
-        labels=[] if order is None else reorder(answers.classes, order),
+        right=scores.among_first(answers, 1),
+        among_first=scores.among_first(answers, TOP) if several else None,
+        calibration=scores.measure_calibration(answers),
+        classes=scores.by_class(answers),
+        confused=scores.list_confused(answers),
+        labels=[] if order is None else scores.reorder(answers.classes, order),
         original=_compare(answers, *original) if original else None,
         ms={"p50": p50, "p95": p95, "p99": p99},
         a_second=len(answers) / seconds,

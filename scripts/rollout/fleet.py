@@ -15,16 +15,8 @@ from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU
 from scripts.repository.archive import Version
-from scripts.rollout.rollout import (
-    CANARY_TIMES,
-    Refused,
-    ask_uncounted,
-    compare_labelled,
-    gists,
-    judge,
-    require_agreement,
-    watch,
-)
+from scripts.rollout import rollout
+from scripts.rollout.rollout import Refused
 from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Proved, Up
 from scripts.rollout.verdict import Agreement, Clients, Figures, Seen, read_counts
@@ -172,12 +164,12 @@ class FleetSwitch:
         old, new = self.fleet.old, self.fleet.new
         if least:
             with console.waiting(f"asking {old.title} {len(stream.questions)} requests"):
-                asked = ask_uncounted(self.running, new.pipeline.ensemble, stream.questions)
-                live = [*asked]
+                model, questions = new.pipeline.ensemble, stream.questions
+                live = [*rollout.ask_uncounted(self.running, model, questions)]
             proved = self.proved.answers[: len(stream.questions)]
-            found = Agreement.from_gists(gists(old, live), gists(new, proved))
-            require_agreement(found, new, least)
-        before = watch(stream, seconds, f"version {old.number} alone, for comparison")
+            found = Agreement.from_gists(rollout.gists(old, live), rollout.gists(new, proved))
+            rollout.require_agreement(found, new, least)
+        before = rollout.watch(stream, seconds, f"version {old.number} alone, for comparison")
         contest = self.proved.contest
         labelled = contest.ask_all(old, new.pipeline.ensemble) if contest else None
         if canary:
@@ -201,7 +193,7 @@ class FleetSwitch:
             what = f"version {new.number} on {len(came)} of {len(came) + len(others)} servers"
             of_old = (None, None) if others else (before, usual)
             clients = partial(_clients_objection, self.fleet, [*came], others, of_old[1])
-            after = judge(stream, what, new.number, seconds, ratio, of_old[0], clients)
+            after = rollout.judge(stream, what, new.number, seconds, ratio, of_old[0], clients)
             stream.candidate, stream.servers = None, {}
             if not came <= {*self.fleet.servers[new.number]}:
                 raise Refused(new.number, "one of its servers ended")
@@ -219,7 +211,7 @@ class FleetSwitch:
         self, live: list[One[Any]] | None, model: str, only: Address | None = None
     ) -> None:
         if (contest := self.proved.contest) and live:
-            compare_labelled(contest, live, self.running, self.fleet.new, model, only)
+            rollout.compare_labelled(contest, live, self.running, self.fleet.new, model, only)
 
     def _try_out(self, stream: Stream, canary: float, labelled: list[One[Any]] | None) -> None:
         """Some servers with the new version, which the others send this share of their clients'
@@ -234,8 +226,8 @@ class FleetSwitch:
             stream.candidate = new.pipeline.candidate, new.number
             stream.share = canary / 100
             what = f"version {new.number} on {len(servers)} of its own, {canary:g}% of the requests"
-            seconds, ratio = settings.watch_seconds * CANARY_TIMES, settings.max_p99_ratio
-            judge(stream, what, new.number, seconds, ratio, None, clients.find_objection)
+            seconds, ratio = settings.watch_seconds * rollout.CANARY_TIMES, settings.max_p99_ratio
+            rollout.judge(stream, what, new.number, seconds, ratio, None, clients.find_objection)
         finally:
             stream.candidate, stream.share = None, 0
             self.fleet.end_candidate()

@@ -22,28 +22,12 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, evaluations, history, live
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
+from scripts.rollout import preflight, verdict
 from scripts.rollout.labelled import NOT_PROVED, Contest, ContestOfClasses, ContestOfFigures
-from scripts.rollout.preflight import (
-    STAYS,
-    describe_anyway,
-    is_untrained,
-    require_room,
-    require_sound,
-    require_trained,
-    require_writable,
-)
+from scripts.rollout.preflight import STAYS, describe_anyway
 from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Proved, Switch, Up
-from scripts.rollout.verdict import (
-    ENOUGH,
-    FEW,
-    Agreement,
-    Clients,
-    Figures,
-    is_certain,
-    is_undecided,
-    objection,
-)
+from scripts.rollout.verdict import ENOUGH, FEW, Agreement, Clients, Figures
 from scripts.server import engines, layouts, served, up
 from scripts.server.evaluating import One
 from scripts.server.recover import recover
@@ -105,10 +89,10 @@ def prove(up_now: Up, target: int, how: str, judge_labels: bool) -> Proved:
     new = archive.load(old.pipeline, target)
     served_with = up_now.server.settings_at_start.fill_from(new.settings)
     layout = layouts.layout(served_with, up_now.stack.engine)
-    require_sound(old, new, layout.engine)
-    require_writable(old)
+    preflight.require_sound(old, new, layout.engine)
+    preflight.require_writable(old)
     if judge_labels:
-        require_trained(old, new)
+        preflight.require_trained(old, new)
     contest = _prepare_contest(up_now, new) if judge_labels else None
     console.note(f"{how}: {old.describe()} -> {new.describe()}")
     questions = _many_questions(up_now.settings, new)
@@ -122,7 +106,7 @@ def prove(up_now: Up, target: int, how: str, judge_labels: bool) -> Proved:
         partial(layouts.lay_out, new, layout),
         questions[golden:] if up_now.stack.many else (),
     )
-    require_room(memory, up_now.stack.room(), new, up_now.server.flavour)
+    preflight.require_room(memory, up_now.stack.room(), new, up_now.server.flavour)
     return Proved(new, questions, answers, contest)
 
 
@@ -140,7 +124,7 @@ def switch_to(
         up_now.server.http, recipe.ensemble, proved.questions, recipe.gist, serves=old.number
     )
     # The answers of untrained weights mean nothing; and who rolls back is in a hurry.
-    judge_labels = judge_labels and not is_untrained(old)
+    judge_labels = judge_labels and not preflight.is_untrained(old)
     least = up_now.settings.min_agreement if judge_labels else 0
     with lock.hands_off():
         try:
@@ -252,12 +236,12 @@ def compare_labelled(
     """For the history. `model`: what the new version is called; `only`: of many servers, the one
     that has it."""
     with closing(contest.ask(new, model, only)) as candidate:
-        verdict, right = contest.judge(live, candidate, running.settings.max_drop)
+        found, right = contest.judge(live, candidate, running.settings.max_drop)
     contest.note(new, right, running.shared)
-    if verdict.objection:
-        raise Refused(new.number, verdict.objection, f"{STAYS}; {describe_anyway(new)}")
-    console.note(f"on labelled data: {verdict.what}")
-    return f"; {verdict.what}"
+    if found.objection:
+        raise Refused(new.number, found.objection, f"{STAYS}; {describe_anyway(new)}")
+    console.note(f"on labelled data: {found.what}")
+    return f"; {found.what}"
 
 
 def judge(
@@ -285,9 +269,9 @@ def judge(
         of_old, of_new = compare()
         if of_new.failed or clients_objection():
             return True
-        if is_short and not is_undecided(of_old, of_new, max_p99_ratio):
+        if is_short and not verdict.is_undecided(of_old, of_new, max_p99_ratio):
             return True
-        return is_certain(of_old, of_new, max_p99_ratio)
+        return verdict.is_certain(of_old, of_new, max_p99_ratio)
 
     while True:
         watch(stream, seconds, f"{what}{so_far}", is_decided)
@@ -295,7 +279,7 @@ def judge(
             raise Refused(new, reason, fails=True)
         late = time.monotonic() - began > max(MOST_WATCHES * seconds, PATIENCE_S)
         of_old, of_new = compare()
-        is_short = is_undecided(of_old, of_new, max_p99_ratio)
+        is_short = verdict.is_undecided(of_old, of_new, max_p99_ratio)
         if is_short:
             reason = f"only {of_new.asked} requests reached it; {FEW} are compared"
             remedy = f"{STAYS}; if the server is so busy, give it longer: raise WATCH_SECONDS"
@@ -303,7 +287,7 @@ def judge(
             if late:
                 break
             continue
-        reason, remedy = objection(of_old, of_new, max_p99_ratio), STAYS
+        reason, remedy = verdict.objection(of_old, of_new, max_p99_ratio), STAYS
         looks += 1
         if reason is None or of_new.failed or of_old.failed or late or looks == MOST_LOOKS:
             break

@@ -116,7 +116,7 @@ def rolled_out() -> None:
         f"{at}.prove": lambda *_: SimpleNamespace(new=new, questions=[]),
         f"{at}.InPlace": lambda *_: switch,
         f"{at}.Stream": lambda *_, **__: stream,
-        f"{at}.is_untrained": lambda _: False,
+        f"{at}.preflight.is_untrained": lambda _: False,
         f"{at}.lock.hands_off": nullcontext,
     }):  # fmt: skip
         given.stack.many = None
