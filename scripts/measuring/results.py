@@ -32,7 +32,9 @@ def as_dict(when: str, about: dict[str, Any], measurements: list[Measurement]) -
 def _measurement(one: Measurement) -> dict[str, Any]:
     """Without a figure, if a request failed."""
     asked = one.configuration
-    flow = one.waterfall
+    flow, speed = one.waterfall, asdict(one.throughput)
+    if one.failure:
+        del speed["median"]
     return {
         "name": asked.name,
         "target": asked.target.label,
@@ -43,16 +45,12 @@ def _measurement(one: Measurement) -> dict[str, Any]:
         "stable": one.stable,
         "why_unstable": one.why_unstable,
         "requests": one.requests,
-        "throughput": _range(one) if one.failure else asdict(one.throughput),
+        "throughput": speed,
         "latency_ms": None if one.failure else {n: asdict(getattr(one, n)) for n in LATENCIES},
         "cpu_ms": one.cpu_ms,
         "waterfall_ms": flow.as_dict() if flow and not one.failure else None,
         "rounds": [_round(sample) for sample in one.samples],
     }
-
-
-def _range(one: Measurement) -> dict[str, float]:
-    return {"low": one.throughput.low, "high": one.throughput.high}
 
 
 def _round(sample: Any) -> dict[str, Any]:
@@ -151,15 +149,11 @@ def compare(old: dict[str, Any], new: dict[str, Any]) -> Comparison:
 
 
 def _change(old: dict[str, Any], new: dict[str, Any]) -> Change:
-    failed = [when for when, one in (("then", old), ("now", new)) if _has_failed(one)]
-    if failed:
+    both = (("then", old), ("now", new))
+    if failed := [when for when, one in both if any(each["failure"] for each in one["rounds"])]:
         return Change(new["name"], None, None, f"failed {' and '.join(failed)}")
     throughput, p50 = (
         Estimate.ratio_of(*([each[name] for each in one["rounds"]] for one in (new, old)))
         for name in ("throughput", "p50")
     )
     return Change(new["name"], throughput, p50)
-
-
-def _has_failed(one: dict[str, Any]) -> bool:
-    return any(each["failure"] for each in one["rounds"])

@@ -121,16 +121,14 @@ def _list_contents(
         folder = example / source if example.is_dir() else folders.model_folder(source)
         for path in sorted(folder.rglob("*")) if model in own else ():
             if path.is_file() and "__pycache__" not in path.parts:
-                config = path.suffix == ".pbtxt"
-                content = (
-                    _adapt_config(recipe, path, names).encode() if config else path.read_bytes()
-                )
+                is_config = path.suffix == ".pbtxt"
+                content = _adapt_config(recipe, path, names) if is_config else path.read_bytes()
                 yield f"{model}/{path.relative_to(folder)}", content
     for name, text in recipe.own_files().items():
         yield name, text.encode()
 
 
-def _adapt_config(recipe: Recipe, path: Path, names: dict[str, str]) -> str:
+def _adapt_config(recipe: Recipe, path: Path, names: dict[str, str]) -> bytes:
     from google.protobuf import text_format
 
     member = configs.read(path)
@@ -139,4 +137,4 @@ def _adapt_config(recipe: Recipe, path: Path, names: dict[str, str]) -> str:
     for step in member.ensemble_scheduling.step:
         step.model_name = names[step.model_name]
     recipe.adapt(member)
-    return head + text_format.MessageToString(member)
+    return (head + text_format.MessageToString(member)).encode()

@@ -71,7 +71,8 @@ class Seen:
     def describe(self) -> str:
         """With bounds that hold whenever it ends."""
         if not self.copies:
-            return f"no request was copied{self._why_none()}"
+            busy = f"the server was busy, and {self.left_out:,} copies were left out"
+            return f"no request was copied: {busy if self.left_out else 'nobody asked'}"
         differ = count_share(self.differ, max(self.answers, 1))
         low, high = find_lower_bound(differ), find_upper_bound(differ)
         failed = find_upper_bound(count_share(self.failed, self.copies))
@@ -79,11 +80,6 @@ class Seen:
             f"{self}; with {100 * CERTAINTY:g}% certainty between {100 * low:.1f}% and"
             f" {100 * high:.1f}% of the answers differ, and at most {100 * failed:.1f}% fail"
         )
-
-    def _why_none(self) -> str:
-        if self.left_out:
-            return f": the server was busy, and {self.left_out:,} copies were left out"
-        return ": nobody asked"
 
     def find_objection(self, least_percent: float) -> str | None:
         if self.failed:

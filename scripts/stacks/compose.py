@@ -228,14 +228,12 @@ def list_staying() -> tuple[str, ...]:
 def find_revision() -> str:
     """The last commit that changed what the images are built from, so that others restart nothing;
     empty if this checkout has no history, or changes that are in no commit."""
-    git = ["git", "-C", str(ROOT)]
+    asked = []
     try:
-        changed = subprocess.run(
-            [*git, "status", "--porcelain", "--", *SOURCES], capture_output=True, text=True
-        )
-        last = subprocess.run(
-            [*git, "log", "-1", "--format=%H", "--", *SOURCES], capture_output=True, text=True
-        )
+        for words in (("status", "--porcelain"), ("log", "-1", "--format=%H")):
+            command = ["git", "-C", str(ROOT), *words, "--", *SOURCES]
+            asked.append(subprocess.run(command, capture_output=True, text=True))
     except OSError:
         return ""
+    changed, last = asked
     return "" if changed.returncode or changed.stdout else last.stdout.strip()

@@ -21,7 +21,6 @@ from scripts.artefacts.step import Place, Step
 from scripts.base import console, files, lock, ports
 from scripts.base.errors import UserError
 from scripts.base.paths import IN_CONTAINERS, ROOT
-from scripts.base.ports import free_ports
 from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU
 from scripts.repository import live, place
@@ -260,7 +259,7 @@ class DockerStack:
 
     @contextmanager
     def temporary(self, repository: Path, log: Path, pipeline: str) -> Iterator[tuple[str, str]]:
-        http, grpc = free_ports(2)
+        http, grpc = ports.free_ports(2)
         name = f"{self.project}-temporary-{http}"
         options = ["--name", name, f"--volume={repository}:{TRIED}:ro"]
         # What it answers is not to count as what the live server does.

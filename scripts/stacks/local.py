@@ -93,7 +93,12 @@ class LocalStack:
         run_here(step, *arguments)
 
     def version(self) -> str:
-        return _tree_hash(ROOT / "serving", *sorted(ROOT.glob("*/*/serving")))
+        hasher = hashlib.sha256()
+        for folder in (ROOT / "serving", *sorted(ROOT.glob("*/*/serving"))):
+            for path in sorted(folder.rglob("*")):
+                if path.suffix in PROGRAMS:
+                    hasher.update(path.read_bytes())
+        return hasher.hexdigest()
 
     def start(self, wanted: State) -> None:
         ports.require_free(self._settings.bind, self._settings.ports)
@@ -347,11 +352,3 @@ def list_words(process: psutil.Process) -> list[str]:
         return words
     except psutil.Error:
         return []
-
-
-def _tree_hash(*folders: Path) -> str:
-    hasher = hashlib.sha256()
-    for path in (path for folder in folders for path in sorted(folder.rglob("*"))):
-        if path.suffix in PROGRAMS:
-            hasher.update(path.read_bytes())
-    return hasher.hexdigest()

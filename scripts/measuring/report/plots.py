@@ -33,13 +33,13 @@ PERCENT = PercentFormatter(1, decimals=0)
 UNSTABLE: dict[str, Any] = {"marker": "x", "alpha": FADED, "linestyle": "none"}
 # What is another colour on a dark screen, by the names that the report's style has for it.
 VARIABLES = {
-    INK: "ink",
-    SOFT: "soft",
-    LINE: "line",
-    OUTSIDE: "outside",
-    NETWORK_COLOUR: "network",
-    "#ffffff": "card",
-    **{colour: f"line-{number}" for number, colour in enumerate(COLOURS)},
+    INK: "var(--ink)",
+    SOFT: "var(--soft)",
+    LINE: "var(--line)",
+    OUTSIDE: "var(--outside)",
+    NETWORK_COLOUR: "var(--network)",
+    "#ffffff": "var(--card)",
+    **{colour: f"var(--line-{number})" for number, colour in enumerate(COLOURS)},
 }
 
 
@@ -49,12 +49,7 @@ def svg(figure: Figure) -> str:
     with style.context(STYLE):
         figure.savefig(file, format="svg")
     drawn = file.getvalue()[file.getvalue().index("<svg") :]
-    return re.sub(r"(?<=: )#[0-9a-f]{6}\b", _name_colour, drawn)
-
-
-def _name_colour(found: re.Match[str]) -> str:
-    name = VARIABLES.get(found[0])
-    return f"var(--{name})" if name else found[0]
+    return re.sub(r"(?<=: )#[0-9a-f]{6}\b", lambda of: VARIABLES.get(of[0], of[0]), drawn)
 
 
 def png(figure: Figure, path: Path) -> None:
@@ -149,9 +144,8 @@ def _errors(*found: Estimate) -> list[list[float]]:
     return [[each.median - each.low for each in found], [each.high - each.median for each in found]]
 
 
-def latencies(measurements: Sequence[Measurement]) -> Figure:
+def latencies(shown: Sequence[Measurement]) -> Figure:
     """p50, p95 and p99 of each configuration on one line."""
-    shown = measurements
     colours = _colours(shown)
     with style.context(STYLE):
         if not shown:
