@@ -21,7 +21,6 @@ from scripts.recipes.asking import ask_tensors
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, evaluations, history, live
 from scripts.repository.archive import Version
-from scripts.repository.shared import Shared
 from scripts.rollout import preflight, verdict
 from scripts.rollout.labelled import NOT_PROVED, Contest, ContestOfClasses, ContestOfFigures
 from scripts.rollout.preflight import STAYS, describe_anyway
@@ -30,7 +29,7 @@ from scripts.rollout.switch import Proved, Switch, Up
 from scripts.rollout.verdict import ENOUGH, FEW, Agreement, Clients, Figures
 from scripts.server import engines, layouts, served, up
 from scripts.server.evaluating import One
-from scripts.server.recover import recover
+from scripts.server.recover import find_recovered
 from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
@@ -59,13 +58,8 @@ class Switching(Protocol):
 
 def find_running_server(pipeline: Pipeline) -> Up:
     """The running server; recovered first if a switch was interrupted."""
-    server = state.require()
-    flavour.stack_of(server).end_strays(server)
-    shared = Shared(server.settings_at_start, pipeline)
-    shared.pull()
+    server, shared, _ = find_recovered(pipeline)
     version = served.find_served_version(pipeline)
-    recover(server, version, shared)
-    server = state.require()
     settings = up.of_the_server(pipeline).fill_from(server.settings)
     found = Up(server, flavour.stack_of(server), settings, version, shared)
     if reason := reason_not_to_trust(server.http, pipeline.ensemble):

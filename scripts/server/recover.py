@@ -6,12 +6,27 @@ from contextlib import suppress
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.recipes.layout import Engine
+from scripts.recipes.pipelines import Pipeline
 from scripts.repository import history, live, model_folders
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
+from scripts.server.served import serving
 from scripts.server.triton.control import Control
-from scripts.stacks import flavour
+from scripts.stacks import flavour, state
 from scripts.stacks.state import State
+
+
+def find_recovered(pipeline: Pipeline) -> tuple[State, Shared, Version | None]:
+    """The running server, the pipeline's versions, and the live one of them."""
+    server = state.require()  # another command may have changed it until now
+    flavour.stack_of(server).end_strays(server)
+    shared = Shared(server.settings_at_start, pipeline)
+    shared.pull()
+    seed = serving(pipeline)
+    if seed:
+        recover(server, seed, shared)
+        server = state.require()
+    return server, shared, seed
 
 
 def recover(server: State | None, version: Version, shared: Shared) -> bool:

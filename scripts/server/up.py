@@ -34,7 +34,7 @@ from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.server import engines, loaded_beside
 from scripts.server.layouts import fingerprint, hash_layout, lay_out, lay_out_alone, layout
-from scripts.server.recover import recover
+from scripts.server.recover import find_recovered, recover
 from scripts.server.served import brings_up, describe_server, serving, unhealthy_reason
 from scripts.settings.settings import Settings
 from scripts.stacks import exposure, flavour, state
@@ -109,14 +109,7 @@ def _note_cores(wanted: int) -> None:
 def bring_up_beside(pipeline: Pipeline) -> State:
     """Loads another pipeline into the running server, or into each of several."""
     with lock.one_at_a_time():
-        server = state.require()  # another command may have changed it until now
-        flavour.stack_of(server).end_strays(server)
-        shared = Shared(server.settings_at_start, pipeline)
-        shared.pull()
-        seed = serving(pipeline)
-        if seed:
-            recover(server, seed, shared)
-            server = state.require()
+        server, shared, seed = find_recovered(pipeline)
         settings = settings_of(pipeline, server.settings, seed)
         stack = flavour.stack(server.flavour, settings)
         require_lenders(pipeline, stack.engine)

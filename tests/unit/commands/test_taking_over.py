@@ -90,7 +90,7 @@ def test_what_a_killed_hand_over_has_left_ends_first(
 ) -> None:
     """A local one would open its door, too, and answer with another version."""
     stack = MagicMock(many=None, **{"end_strays.side_effect": KeyboardInterrupt})
-    for home in ("server.up", "rollout.rollout"):
+    for home in ("server.up", "server.recover"):
         monkeypatch.setattr(f"scripts.{home}.flavour.stack_of", lambda _: stack)
     with pytest.raises(KeyboardInterrupt):
         command()
