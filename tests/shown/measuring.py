@@ -135,8 +135,8 @@ def prove() -> None:
     rows = [{"claim": claim, "confirmed": confirmed}
             for claim, confirmed in zip(claims, (True, False, None), strict=True)]  # fmt: skip
     run("prove", {
-        "scripts.measuring.proving.proof.prove": lambda: {"rows": rows},
-        "scripts.measuring.proving.proof.as_markdown": str,
+        "scripts.measuring.proof.prove": lambda: {"rows": rows},
+        "scripts.measuring.proof.as_markdown": str,
         "scripts.base.files.write": lambda *_: None,
     })  # fmt: skip
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from scripts.base import console, files, lock
 from scripts.base.paths import ROOT
-from scripts.measuring.proving import proof
+from scripts.measuring import proof
 
 FOLDER = ROOT / "build" / "proof"
 SAID = {True: "confirmed", False: "not confirmed", None: "does not apply"}

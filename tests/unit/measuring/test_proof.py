@@ -9,9 +9,9 @@ import pytest
 
 from scripts.base import files, interrupts
 from scripts.base.errors import run_guarded
-from scripts.measuring.proving import proof
-from scripts.measuring.proving.claims import ROWS, STEPS, Row, Step
-from scripts.measuring.proving.proof import Outcome
+from scripts.measuring import proof
+from scripts.measuring.claims import ROWS, STEPS, Row, Step
+from scripts.measuring.proof import Outcome
 from scripts.recipes import pipelines
 from tests.project import ROOT
 

@@ -19,7 +19,7 @@ from scripts.artefacts.picture import mug
 from scripts.base import console, files
 from scripts.base.paths import PYTHON, ROOT
 from scripts.base.ports import free_ports
-from scripts.measuring.proving.claims import LABELLED, PICTURE, ROWS, STEPS, Row, Step
+from scripts.measuring.claims import LABELLED, PICTURE, ROWS, STEPS, Row, Step
 from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import GPU
 from scripts.settings.settings import PORTS
