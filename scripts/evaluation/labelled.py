@@ -209,7 +209,8 @@ def require_known(
 
 
 def _numbers(labels: set[str], classes: Sequence[str]) -> dict[str, int]:
-    if _are_numbered(classes) and not labels & {*classes} and len(labels) == len(classes):
+    unnamed = [f"class {number}" for number in range(len(labels))]
+    if [*classes] == unnamed and not labels & {*classes}:
         # Nobody said what they are called; in this order folders of classes are trained.
         order = sorted(labels, key=lambda label: (not label.isdecimal(), label))
         if not all(label.isdecimal() for label in order):
@@ -223,10 +224,6 @@ def _numbers(labels: set[str], classes: Sequence[str]) -> dict[str, int]:
         if number is not None:
             found[label] = number
     return found
-
-
-def _are_numbered(classes: Sequence[str]) -> bool:
-    return list(classes) == [f"class {number}" for number in range(len(classes))]
 
 
 def _unambiguous(names: Iterator[str]) -> dict[str, int]:

@@ -77,9 +77,8 @@ class PerfAnalyzer:
     command: list[str]
     version: str
     folder: Path  # for what it reads and writes
-    addresses_there: Mapping[Address, Address] = field(
-        default_factory=dict
-    )  # the addresses inside the container, if they differ
+    # The addresses inside the container, if they differ.
+    addresses_there: Mapping[Address, Address] = field(default_factory=dict)
 
     def run(self, configuration: Configuration, seconds: float) -> Sample:
         """Runs longer if a request takes longer than a window."""

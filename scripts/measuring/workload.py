@@ -31,9 +31,8 @@ class Target:
     http: Address
     grpc: Address
     input: str
-    steps: tuple[
-        str, ...
-    ]  # an ensemble's models in the order of its config; otherwise the model itself
+    # An ensemble's models in the order of its config; otherwise the model itself.
+    steps: tuple[str, ...]
     # Where each counts what it answered; empty: at `http`, because it is one.
     servers: Mapping[str, Address] = field(default_factory=dict, compare=False)
     metrics: Address | None = None  # if it tells what its processes spend

@@ -16,7 +16,7 @@ from scripts.base.errors import UserError
 from scripts.evaluation.sequential import CERTAINTY, count_share, find_lower_bound, find_upper_bound
 from scripts.repository import history
 from scripts.rollout.preflight import STAYS
-from scripts.rollout.rollout import InPlace, Refused, prove
+from scripts.rollout.rollout import InPlace, prove
 from scripts.rollout.switch import Up
 from scripts.server.triton import triton_api
 
@@ -144,12 +144,6 @@ def watch_copies(switch: InPlace, percent: float, seconds: float, may_end_early:
             raise
         console.note("ended early")
     return seen
-
-
-def require_alike(seen: Seen, target: int, least_percent: float) -> None:
-    """For a rollout that begins with it."""
-    if reason := seen.find_objection(least_percent):
-        raise Refused(target, reason, STAYS)
 
 
 def show(seen: Seen, target: int) -> None:

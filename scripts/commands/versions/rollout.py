@@ -37,5 +37,7 @@ def main() -> None:
             seen = shadow.try_unseen(
                 target, up, asked.share or 100, asked.shadow, may_end_early=False
             )
-            shadow.require_alike(seen, target, 0 if asked.anyway else up.settings.min_agreement)
+            least = 0 if asked.anyway else up.settings.min_agreement
+            if reason := seen.find_objection(least):
+                raise rollout.Refused(target, reason)
         rollout.switch_to(target, "rollout", up, asked.canary, judge_labels=not asked.anyway)
