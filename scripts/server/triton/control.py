@@ -21,7 +21,7 @@ from bundle_serving.protocol.kserve import ModelConfig
 from scripts.base import interrupts, lock
 from scripts.base.errors import UserError
 from scripts.server.triton import triton_api
-from scripts.stacks import admin_key, state
+from scripts.stacks import admin_key, exposure, state
 
 if TYPE_CHECKING:
     from tritonclient.utils import InferenceServerException
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 REFUSED = "the admin key"
 # Where the places begin at which a Python model was; the log has them too.
 OF_A_TRACEBACK = " At: "
+# A model's files go with a load.
+OPTIONS = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
 
 
 @dataclass(frozen=True)
@@ -91,11 +93,10 @@ class Control:
         # A fifth of a second to import, and a server that starts often has nothing more to load.
         from tritonclient.utils import InferenceServerException
 
-        from scripts.server.triton import triton_grpc
-
-        client = triton_grpc.client(self.address)
+        client = _connect(self.address)
         try:
-            yield client, {GRPC_HEADER: admin_key.load(), **triton_grpc.headers(self.address)}
+            of_it = self.address.headers if isinstance(self.address, Address) else {}
+            yield client, {GRPC_HEADER: admin_key.load(), **of_it}
         except InferenceServerException as fault:
             raise self._refusal(what, fault) from None
         finally:
@@ -117,6 +118,26 @@ class Control:
         if fault.status() == "StatusCode.UNAVAILABLE":
             message = f"{self.address} does not answer {what}: {message}"
         return UserError(message, "see make logs")
+
+
+def _connect(address: Address | str) -> Any:
+    """By its socket, or through the door."""
+    from tritonclient.grpc import InferenceServerClient
+
+    class Client(InferenceServerClient):  # type: ignore[misc]
+        def __del__(self) -> None:
+            """Callers close it; the inherited one complains if Ctrl-C interrupted the
+            constructor."""
+
+    if isinstance(address, str) or address.certificate is None:
+        return Client(str(address), channel_args=OPTIONS)
+    name = ("grpc.ssl_target_name_override", exposure.name_in(address.certificate))
+    return Client(
+        str(address),
+        ssl=True,
+        root_certificates=str(address.certificate),
+        channel_args=[*OPTIONS, name],
+    )
 
 
 def pin_steps(ensemble: ModelConfig, models: Mapping[str, int]) -> ModelConfig:
