@@ -60,7 +60,7 @@ def _compare_labels(recipe: Image, made: Workspace, server: State) -> Agreement:
     answered = np.full((len(made.pictures), len(names)), np.nan, np.float32)
     with ask.uncounted_client(server.http, recipe.ensemble) as client:
         for row, path in zip(answered, made.pictures, strict=True):
-            for label in client.classify(path.read_bytes(), min(len(names), MOST_LABELS)).labels:
+            for label in client.classify(path, min(len(names), MOST_LABELS)).labels:
                 if label.label != names[label.index]:
                     raise UserError(
                         f"the server calls class {label.index} {label.label}, not "

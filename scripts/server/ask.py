@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from bundle_serving.address import Address
 from scripts import bootstrap
 from scripts.base import interrupts
+from scripts.base.errors import UserError
 from scripts.recipes.asking import Known, Server
 from scripts.settings import arguments
 from scripts.stacks import exposure
@@ -28,14 +30,19 @@ def server_of(server: State) -> Server:
     return Server(read_known(address), address, client, watch)
 
 
-def uncounted_client(address: Address, model: str) -> Client:
+@contextmanager
+def uncounted_client(address: Address, model: str) -> Iterator[Client]:
     """One whose requests look after the server: no figure of its users counts them."""
-    from bundle_client import Client
+    from bundle_client import Client, ClientError
 
-    client = Client(**read_known(address), model=model)
-    headers = address.uncounted_headers | address.server_header
-    client.server = replace(client.server, headers=tuple(headers.items()))
-    return client
+    with Client(**read_known(address), model=model) as client:
+        headers = address.uncounted_headers | address.server_header
+        client.server = replace(client.server, headers=tuple(headers.items()))
+        try:
+            yield client
+        except ClientError as fault:
+            about = f"{fault.source}: " if fault.source else ""
+            raise UserError(f"{about}{fault.cause}", fault.remedy) from None
 
 
 def read_known(address: Address, protocol: str = "http") -> Known:

@@ -94,7 +94,7 @@ def ask_each(
 ) -> Generator[One[T]]:
     """Several at once, in order. An item that cannot be read is noted; any other fault ends it.
     `only`: of many servers, this one."""
-    from bundle_client import ClientError, PictureRefused, SoundRefused, SourceError, TextRefused
+    from bundle_client import PictureRefused, SoundRefused, SourceError, TextRefused
 
     of_the_item = (PictureRefused, SoundRefused, SourceError, TextRefused)
     side = ask.server_of(server)
@@ -120,8 +120,6 @@ def ask_each(
                     yield under_way.popleft().result()
             while under_way:
                 yield under_way.popleft().result()
-        except ClientError as fault:
-            raise UserError(fault.cause, fault.remedy) from None
         finally:  # Ctrl-C too: what is not asked yet is not asked any more
             pool.shutdown(wait=False, cancel_futures=True)
 

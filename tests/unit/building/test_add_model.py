@@ -4,12 +4,15 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
 from onnx import TensorProto, helper, save
 from onnx import load as load_onnx
 
+from bundle_serving.address import Address
 from scripts.artefacts.manifest import lines_of, tell_repeated
 from scripts.base import files
 from scripts.base.errors import UserError
@@ -26,7 +29,7 @@ from scripts.repository.own_pipelines import (
 )
 from scripts.repository.sources import find_source, require_trusted
 from scripts.server import engines
-from scripts.server.agreeing import samples
+from scripts.server.agreeing import require_shown, samples
 from scripts.settings.settings import Settings
 
 
@@ -212,6 +215,14 @@ def test_a_sample_is_a_picture_and_what_it_shows(tmp_path: Path) -> None:
     for wrong in (f"{photo}", f"{photo}=", "none.jpg=car", f"'{photo}=car"):
         with pytest.raises(UserError, match="does not name a picture"):
             samples(wrong)
+
+
+def test_a_sample_that_is_no_picture_is_named(tmp_path: Path) -> None:
+    (empty := tmp_path / "photo.jpg").touch()
+    pipeline: Any = SimpleNamespace(ensemble="pets")
+    server: Any = SimpleNamespace(http=Address("127.0.0.1", 1))  # which is not asked
+    with pytest.raises(UserError, match=r"photo\.jpg: it is empty"):
+        require_shown(pipeline, server, [(empty, "coffee mug")])
 
 
 def test_how_pictures_are_given(network: Path) -> None:
