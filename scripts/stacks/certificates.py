@@ -2,11 +2,10 @@
 
 import socket
 import ssl
-import time
 from pathlib import Path
 
 from bundle_door.access import certificate
-from bundle_door.access.certificate import ends
+from bundle_door.access.certificate import explain_end
 from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY
 from scripts.base import console, files
 from scripts.base.errors import UserError
@@ -55,9 +54,8 @@ def _require_pair(certificate: Path, key: Path) -> None:
             f" ({getattr(fault, 'reason', None) or fault})",
             "set TLS_CERT and TLS_KEY to two that belong together; the key without a passphrase",
         ) from None
-    if (end := ends(certificate)) and end < time.time():
-        ended = time.strftime("%d %b %Y", time.gmtime(end))
-        raise UserError(f"{certificate} ended on {ended}", "set TLS_CERT to a renewed one")
+    if ended := explain_end(certificate):
+        raise UserError(ended, "set TLS_CERT to a renewed one")
 
 
 def make(settings: Settings) -> None:

@@ -12,6 +12,7 @@ import os
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -49,6 +50,8 @@ def ensure(folder: Path, names: Iterable[str], shown: str = "") -> bool:
     change of address alone is no reason for clients to trust another one."""
     wanted = "\n".join(dict.fromkeys((*ALWAYS, *names))) + "\n"
     if (folder / CERTIFICATE).exists() and not _is_outdated(folder, wanted):
+        if ended := explain_end(folder / CERTIFICATE):
+            raise NoCertificate(f"{ended}; set TLS_CERT to a renewed one, or remove that file")
         return False
     folder.mkdir(parents=True, exist_ok=True)
     _make(folder, dict.fromkeys((*wanted.split(), *shown.split())))
@@ -106,6 +109,15 @@ def ends(certificate: Path) -> float | None:
         _, _, date = shown.stdout.strip().partition("=")
         return ssl.cert_time_to_seconds(date) if date else None
     return None
+
+
+def explain_end(certificate: Path, soon_s: float = 0) -> str:
+    """That it has ended, or will soon; empty if not."""
+    end, now = ends(certificate), time.time()
+    if not end or end > now + soon_s:
+        return ""
+    day = time.strftime("%d %b %Y", time.gmtime(end))
+    return f"{certificate} {'ended' if end < now else 'ends'} on {day}"
 
 
 def _openssl(*words: str) -> subprocess.CompletedProcess[str]:

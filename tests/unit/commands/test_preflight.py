@@ -56,6 +56,13 @@ def test_a_certificate_that_has_ended_is_not_placed(
     monkeypatch.setattr(time, "time", lambda: end + 1)
     with pytest.raises(UserError, match="ended on"):
         placed(cert, key)
+    monkeypatch.setattr(time, "time", lambda: end - 1)
+    placed(cert, key)
+    open_to_others = Settings(DEFAULTS | {"BIND": "0.0.0.0"})
+    certificates.make(open_to_others)
+    monkeypatch.setattr(time, "time", lambda: end + 1)
+    with pytest.raises(UserError, match=r"tls/cert.pem ended on"):  # which an earlier TLS_CERT left
+        certificates.make(open_to_others)
     monkeypatch.setenv("PATH", "")  # without openssl that is not known
     placed(cert, key)
 
