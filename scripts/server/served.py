@@ -3,12 +3,14 @@
 import json
 
 from bundle_serving.health import reason_not_to_trust
+from scripts.base import lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.recipes.layout import GPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history
 from scripts.repository.archive import Version
+from scripts.repository.history import Event
 from scripts.stacks import state
 from scripts.stacks.stack import Stack
 from scripts.stacks.state import State
@@ -32,6 +34,14 @@ def find_served_version(pipeline: Pipeline | None = None) -> Version:
 def brings_up(pipeline: Pipeline) -> str:
     """The command that starts it."""
     return state.name_start() if pipeline.is_main else f"make up{pipeline.option}"
+
+
+def explain_cut_off(pipeline: Pipeline, cut: Event) -> str:
+    """A switch that began and did not end, in which either version may answer."""
+    what = f"the {cut.how} of {f'{pipeline.mark} version {cut.version}'.strip()}"
+    if holder := lock.find_holder(lock.OF_CHANGES):
+        return f"{what} is under way ({holder})"
+    return f"{what} was interrupted, and it may be what answers; to recover: {brings_up(pipeline)}"
 
 
 def describe_server(server: State, version: Version) -> str:

@@ -8,12 +8,19 @@ Exit 0 if it answers a request, otherwise 1.
 import time
 from contextlib import suppress
 
+from bundle_door.access import certificate
 from bundle_serving.address import Address
 from scripts.base import console, tables
 from scripts.base.errors import UserError
-from scripts.repository import evaluations
+from scripts.recipes import pipelines
+from scripts.repository import evaluations, history
 from scripts.server import known_flaws
-from scripts.server.served import describe_engine, find_served_version, unhealthy_reason
+from scripts.server.served import (
+    describe_engine,
+    explain_cut_off,
+    find_served_version,
+    unhealthy_reason,
+)
 from scripts.server.triton import models, triton_api
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
@@ -43,6 +50,9 @@ def main() -> None:
     servers = stack.many.find_addresses(known) if stack.many else {}
     told = models.read_all_totals(servers) if servers else [models.read_totals(known.http)]
     rows = models.list_answered(known.main, told)
+    for pipeline in pipelines.every():
+        if cut := history.cut_off(history.read(pipeline)):
+            console.note(explain_cut_off(pipeline, cut))
     tables.show("lrrrr", ("model", "v", "answered", "failed", "ms each"), rows)
     if stack.many:
         many = f"{len(told)} server{'s' * (len(told) != 1)}"
@@ -61,6 +71,9 @@ def main() -> None:
         stack.many.show()
     else:
         _show_shadows(known.http)
+    shown = known.http.certificate
+    if shown and (ends := certificate.explain_end(shown, certificate.SOON_S)):
+        console.note(f"warning: {ends}; renew TLS_CERT if you set it, then {state.name_start()}")
     if lost:  # what is open keeps working; nothing more can be opened
         console.note(f"warning: {lost}")
 

@@ -11,14 +11,13 @@ from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.repository import history
 from scripts.repository.shared import Shared
-from scripts.server.served import brings_up
+from scripts.server.served import brings_up, explain_cut_off
 from scripts.stacks import state
 
 
 def main() -> None:
     pipeline = pipelines.find_asked_pipeline()
-    holder = lock.find_holder(lock.OF_CHANGES)
-    if not holder:  # which has pulled, and may write now what a pull would overwrite
+    if not lock.find_holder(lock.OF_CHANGES):  # it has pulled, and may write what that overwrites
         Shared(state.settings_in_use(), pipeline).pull()
     events = history.read(pipeline)
     if not events:
@@ -29,12 +28,7 @@ def main() -> None:
             when = f"{datetime.fromisoformat(event.time).astimezone():%Y-%m-%d %H:%M:%S}  "
             said = f"{when}{history.describe(event)}"
             console.say(said, indent=" " * len(when), **asdict(event))
-    if cut and holder:
-        console.note(f"the {cut.how} of version {cut.version} is under way ({holder})")
-    elif cut:
-        console.note(
-            f"the {cut.how} of version {cut.version} was interrupted; to recover: "
-            + brings_up(pipeline)
-        )
+    if cut:
+        console.note(explain_cut_off(pipeline, cut))
     live = history.serving(events)
     console.note(f"version {live} is live", live=live)

@@ -8,10 +8,13 @@ from typing import cast
 import pytest
 
 from scripts.artefacts.workspace import FOREST, Workspace
+from scripts.base import lock
 from scripts.base.errors import UserError
+from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU, GPU
 from scripts.repository.archive import Version
-from scripts.server.served import describe_engine
+from scripts.repository.history import Event
+from scripts.server.served import describe_engine, explain_cut_off
 from scripts.server.triton.models import Totals, list_answered
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks import local
@@ -55,3 +58,14 @@ def test_what_has_neither_a_plan_nor_a_decision_is_described(tmp_path: Path) -> 
     made.onnx.mkdir()
     (made.onnx / FOREST).touch()
     assert "FIL" in (describe_engine(on_a_gpu) or "")
+
+
+def test_a_switch_that_did_not_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then the server may answer with a version that the history does not call live."""
+    monkeypatch.setattr(lock, "OF_CHANGES", tmp_path / "lock")
+    main, cut = pipelines.main(), Event("", "begins", 3, "rollout")
+    assert explain_cut_off(main, cut) == (
+        "the rollout of version 3 was interrupted, and it may be what answers; to recover: make up"
+    )
+    with lock.one_at_a_time(lock.OF_CHANGES):
+        assert "of version 3 is under way (process" in explain_cut_off(main, cut)
