@@ -1,6 +1,7 @@
 """`triton-bundle`: the verbs of make, without make."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -107,8 +108,10 @@ def test_a_newer_package_is_laid_over_an_older_one(
     folder.prepare(target)
     (target / ".env").write_text("ARCH=resnet18\n")
     _package(monkeypatch, tmp_path / "new", {"Makefile": "2"})
+    os.utime(tmp_path / "new" / "Makefile", (0, 0))  # unpacked long ago, for another folder
     folder.prepare(target)
     assert (target / "Makefile").read_text() == "2"
+    assert (target / "Makefile").stat().st_mtime > 0  # else what it requires would count as here
     assert not (target / "scripts/gone.py").exists()
     assert (target / ".env").read_text() == "ARCH=resnet18\n"
     assert json.loads((target / folder.NOTE).read_text()) == {"Makefile": "2"}
