@@ -114,6 +114,7 @@ def _begin(target: Path) -> Path:
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        files.remove_drafts(target)
         draft.touch(0o600)
     except OSError as fault:
         raise of_the_machine(fault) or UserError(f"{target}: {fault.strerror}", OTHER) from None
@@ -238,7 +239,9 @@ def restore(backup: Backup) -> list[str]:
                 f"in {place}, {why}", "move away what is there; nothing has been changed here"
             )
     kept = set()
-    with TemporaryDirectory(dir=build) as temporary, files.whole_folder(archive.HERE) as versions:
+    # Of a name by which `make prune` takes what a kill leaves.
+    unpacked = TemporaryDirectory(prefix=".restored.", suffix=".tmp", dir=build)
+    with unpacked as temporary, files.whole_folder(archive.HERE) as versions:
         contents = Path(temporary)
         _unpack(backup, contents)
         for name, content in _part(VERSIONS, backup).items():
@@ -318,9 +321,13 @@ def _own(backup: Backup) -> Path:
 
 def _restore_settings(text: str) -> None:
     """Without the lines that make wrote for the other checkout; for those alone who work in this
-    one, since they may contain secrets."""
-    lines = [line for line in text.splitlines() if not line.endswith(dotenv_file.BY_MAKE)]
-    mode = 0o660 if is_shared() else 0o600
-    if DOTENV.exists():
-        files.write(DOTENV.with_name(".env.before"), DOTENV.read_text(), mode)
-    files.write(DOTENV, "".join(f"{line}\n" for line in lines), mode)
+    one, since they may contain secrets. A second restore leaves aside what the first one found."""
+    restored, mode = _take_users(text), 0o660 if is_shared() else 0o600
+    if DOTENV.exists() and _take_users(before := DOTENV.read_text()) != restored:
+        files.write(DOTENV.with_name(".env.before"), before, mode)
+    files.write(DOTENV, restored, mode)
+
+
+def _take_users(text: str) -> str:
+    lines = (line for line in text.splitlines() if not line.endswith(dotenv_file.BY_MAKE))
+    return "".join(f"{line}\n" for line in lines)

@@ -115,10 +115,15 @@ def _link(source: str, target: str) -> None:
 def whole_file(target: Path) -> Iterator[Path]:
     """As draft_of: for a file too large to be passed at once, of which no other process writes
     another draft."""
-    for leftover in target.parent.glob(f".{target.name}.*.tmp"):  # left by a killed run
-        leftover.unlink(missing_ok=True)
+    remove_drafts(target)
     with draft_of(target) as draft:
         yield draft
+
+
+def remove_drafts(target: Path) -> None:
+    """Those that killed runs have left."""
+    for leftover in target.parent.glob(f".{target.name}.*.tmp"):
+        leftover.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -13,9 +13,13 @@ from types import SimpleNamespace
 import pytest
 
 from extensions.upkeep import arguments, backup, sealed
+from extensions.upkeep.commands import restore
 from scripts.base import files, paths
 from scripts.base.errors import OTHER, UserError
+from scripts.commands.operate import prune
+from scripts.recipes import pipelines
 from scripts.repository import archive, layout_number
+from scripts.stacks import state
 
 
 @pytest.fixture
@@ -121,8 +125,11 @@ def test_what_is_edited_after_a_restore_changes_no_version(here: Path, tmp_path:
 
 def test_it_takes_the_place_of_an_earlier_one_alone(here: Path, tmp_path: Path) -> None:
     file, readme, pipe = (tmp_path / name for name in ("monday.tar", "README.md", "pipe"))
+    half = tmp_path / ".monday.tar.1.tmp"
+    half.write_text("of one that was killed")
     for _ in range(2):
         backup.save(file, "0.1.0", "")
+    assert not half.exists()
     readme.write_text("read me")
     os.mkfifo(pipe)
     (tmp_path / "lost").symlink_to(tmp_path / "nowhere")
@@ -136,10 +143,24 @@ def test_it_takes_the_place_of_an_earlier_one_alone(here: Path, tmp_path: Path) 
     assert readme.read_text() == "read me" and pipe.is_fifo()
 
 
+def test_what_a_killed_restore_leaves_can_be_pruned(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unpack(_: backup.Backup, contents: Path) -> None:
+        assert contents in (here / "build").glob(prune.PASSING)
+        raise KeyboardInterrupt
+
+    saved = backup.save(tmp_path / "monday.tar", "0.1.0", "")
+    monkeypatch.setattr(backup, "_unpack", unpack)
+    with pytest.raises(KeyboardInterrupt):
+        backup.restore(saved)
+
+
 def test_settings_that_were_there_are_kept_aside(here: Path, tmp_path: Path) -> None:
     backup.save(tmp_path / "monday.tar", "0.1.0", "")
     (here / ".env").write_text("ARCH=mine\n")
-    backup.restore(backup.verify_backup(tmp_path / "monday.tar"))
+    for _ in range(2):  # the second one must not put aside what the first one wrote
+        backup.restore(backup.verify_backup(tmp_path / "monday.tar"))
     assert (here / ".env.before").read_text() == "ARCH=mine\n"
 
 
@@ -284,6 +305,7 @@ def test_settings_are_for_those_who_work_here(
     here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:
     backup.save(tmp_path / "monday.tar", "0.1.0", "")
+    (here / ".env").write_text("ARCH=mine\n")
     monkeypatch.setattr(backup, "is_shared", lambda: shared)
     restored(tmp_path / "monday.tar")
     for name in (".env", ".env.before"):
@@ -338,6 +360,22 @@ def test_damaged_keys_are_refused_before_anything_is_restored(sealed_keys: bytes
         damaged[at] ^= 1
         with pytest.raises(UserError, match="or are damaged"):
             sealed.open_sealed(bytes(damaged), "correct horse")
+
+
+def test_other_keys_are_replaced_only_if_asked(
+    sealed_keys: bytes, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else who got one since then is shut out, and one that was revoked since then is good."""
+    monkeypatch.setattr(restore, "ROOT", here)
+    monkeypatch.setattr(state, "load", lambda: None)
+    monkeypatch.setattr(pipelines, "every", list)
+    saved = backup.save(tmp_path / "monday.tar", "0.1.0", "")
+    keys = sealed.open_sealed(sealed_keys, "correct horse")
+    restore.require_nothing_is_lost(saved, keys, False)
+    (here / "build" / "key" / "api.keys").write_text("ann …")
+    with pytest.raises(UserError, match=r"replace what is here: build/key/api.keys$"):
+        restore.require_nothing_is_lost(saved, keys, False)
+    restore.require_nothing_is_lost(saved, keys, True)
 
 
 def test_keys_of_an_earlier_bundle_are_opened(sealed_keys: bytes) -> None:
