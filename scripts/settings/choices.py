@@ -33,10 +33,10 @@ def parse_arch(name: str) -> str:
 
 
 def require_known(arch: str) -> None:
-    if arch not in (*ARCHITECTURES, DRAWN):
+    if arch not in (known := (*ARCHITECTURES, DRAWN)):
         import difflib  # only for misspelt names
 
-        near = difflib.get_close_matches(arch, ARCHITECTURES, n=3, cutoff=0)
+        near = difflib.get_close_matches(arch, known, n=3, cutoff=0)
         raise UserError(
             f"ARCH={arch} is not one of torchvision's {len(ARCHITECTURES)} classifiers",
             f"did you mean {', '.join(near)}?",

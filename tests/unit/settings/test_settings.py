@@ -51,6 +51,9 @@ def test_an_unknown_arch_is_refused_with_the_nearest_names(tmp_path: Path) -> No
     with pytest.raises(UserError, match="ARCH=resnet5 is not one of torchvision's") as refused:
         load(tmp_path / "none", ARCH="resnet5")
     assert refused.value.remedy.startswith("did you mean resnet50, ")
+    with pytest.raises(UserError) as refused:
+        load(tmp_path / "none", ARCH="drwn")
+    assert refused.value.remedy.startswith("did you mean drawn, ")
 
 
 def test_in_a_container_it_is_refused_before_anything_is_loaded(
