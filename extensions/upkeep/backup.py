@@ -101,6 +101,10 @@ def save(target: Path, bundle: str, passphrase: str) -> Backup:
 
 
 def _require_replaceable(target: Path) -> None:
+    if any(target.resolve().is_relative_to(place) for place in places().values()):
+        raise UserError(
+            f"{target} would be in the next backup, too", "name a file elsewhere: TO=bundle.tar"
+        )
     if not os.path.lexists(target):
         return
     if target.is_file():

@@ -130,6 +130,8 @@ def test_it_takes_the_place_of_an_earlier_one_alone(here: Path, tmp_path: Path) 
     for _ in range(2):
         backup.save(file, "0.1.0", "")
     assert not half.exists()
+    with pytest.raises(UserError, match="would be in the next backup"):
+        backup.save(here / "own" / "monday.tar", "0.1.0", "")
     readme.write_text("read me")
     os.mkfifo(pipe)
     (tmp_path / "lost").symlink_to(tmp_path / "nowhere")
