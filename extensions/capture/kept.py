@@ -1,28 +1,39 @@
-"""Requests that were kept, by the running server or in a folder, and copies of them."""
+"""Requests that were kept, by the running server, in a folder or on S3, and copies of them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from bundle_door.watching.captures import LINES, SEALED, Captures, Record, find_ending, unseal
-from extensions.capture.store import Store, is_elsewhere
+from bundle_door.watching.captures import (
+    LINES,
+    SEALED,
+    Captures,
+    Record,
+    find_ending,
+    read_line,
+    unseal,
+)
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes.pictures import UNTRAINED
+from scripts.repository import place
 from scripts.server.triton import triton_api
 from scripts.server.triton.triton_api import Missing
+from scripts.settings.settings import Settings
 from scripts.stacks import state
 
 NO_PICTURES = (".bin", ".wav")
+TOGETHER = 100  # requests, before their day's lines are written again
+DAY = len("2026-11-27")
 
 
 @dataclass(frozen=True)
@@ -32,16 +43,16 @@ class Kept:
     key: Path | None = None
 
     @classmethod
-    def find(cls, place: str, key: Path | None) -> Kept:
+    def find(cls, where: str, key: Path | None) -> Kept:
         """In this folder, or on S3; empty: what the server has kept."""
-        if not place:
+        if not where:
             address = find_server().http
             records, fetch = triton_api.get(address, "/captures"), triton_api.fetch
             return cls(records, lambda name: fetch(address, f"/captures/{quote(name)}"), key)
-        if is_elsewhere(place):
-            store = Store.open(place)
+        if is_elsewhere(where):
+            store = Store.open(where)
             return cls(store.read_records(), store.fetch, key)
-        folder = Path(place)
+        folder = Path(where)
         if not [*folder.glob(f"*{LINES}")]:
             raise UserError(f"in {folder} no request was kept", "copy some: make captured TO=…")
         return cls([*Captures(folder, 0, 0).read()], lambda name: read_file(folder, name), key)
@@ -56,6 +67,12 @@ class Kept:
         """What was sent, after the JSON before it. `Missing` where it has gone since: the server
         makes room for others."""
         return self._open(record)[1] if is_sealed(record) else self._fetch(record)
+
+    def _read_each(self, records: Iterable[Record]) -> Iterator[tuple[Record, bytes]]:
+        """But those that have gone since."""
+        for each in records:
+            with suppress(Missing):
+                yield each, self.read(each)
 
     def _fetch(self, record: Record) -> bytes:
         name = record.get("sealed") or record.get("file")
@@ -78,16 +95,12 @@ class Kept:
     def lay_out(self, folder: Path) -> int:
         """As the server keeps them, but not encrypted. How many there were."""
         count = 0
-        for record in self.open_all():
-            try:
-                content = self.read(record)
-            except Missing:
-                continue
+        for record, content in self._read_each(self.open_all()):
             count += 1
             if content:
                 write_below(folder, record["file"], content)
             own = {name: value for name, value in record.items() if name != "sealed"}
-            day = folder / record["time"][: len("2026-11-27")]
+            day = folder / record["time"][:DAY]
             with day.with_suffix(LINES).open("a") as lines:
                 lines.write(json.dumps(own) + "\n")
         return count
@@ -96,21 +109,104 @@ class Kept:
         """The pictures most worth a label, in a folder for each class that they were called, as
         `EVAL=` takes them of one pipeline. How many there were."""
         seen = set[str]()
-        for record in sort_by_worth(
-            each for each in self.open_all() if each["pipeline"] == pipeline
-        ):
-            if len(seen) == most:
-                break
-            try:
-                content = self.read(record)
-            except Missing:
-                continue
+        its_own = (each for each in self.open_all() if each["pipeline"] == pipeline)
+        for record, content in self._read_each(sort_by_worth(its_own)):
             if (digest := hashlib.sha256(content).hexdigest()) not in seen:
                 name = name_file(record["id"]) + Path(record["file"]).suffix
                 label = name_folder(str(record["labels"][0][0]))
                 write_below(folder, f"{label}/{name}", content)
                 seen.add(digest)
+                if len(seen) == most:
+                    break
         return len(seen)
+
+
+@dataclass(frozen=True)
+class Store:
+    """Copies on S3, in the same form as in a folder."""
+
+    folder: place.Folder
+
+    @classmethod
+    def open(cls, url: str) -> Store:
+        try:
+            folder = place.open_folder(Settings.load().replace_with(REPOSITORY=url))
+        except UserError as fault:  # of a place that REPOSITORY does not name here
+            raise UserError(fault.cause.removeprefix("REPOSITORY="), fault.remedy) from None
+        if folder is None:
+            raise UserError(f"{url} is nowhere that is known", "name a folder, or s3://bucket/path")
+        return cls(folder)
+
+    def read_records(self) -> list[Record]:
+        lines = [line for day in self._list_days() for line in self._read_lines(day)]
+        if not lines:
+            remedy = "copy some: make captured TO=s3://…"
+            raise UserError(f"on {self.folder.location} no request was kept", remedy)
+        return [record for line in lines if (record := read_line(line))]
+
+    def fetch(self, name: str) -> bytes:
+        content = self.folder.read(name)
+        if content is None:
+            raise Missing(f"{name} is not on {self.folder.location}", "it was removed there")
+        return content
+
+    def add(
+        self,
+        records: Sequence[Record],
+        fetch: Callable[[str], bytes],
+        show: Callable[[str], None] = lambda _: None,
+    ) -> int:
+        """Those that are not there yet, as they are: what is encrypted stays so. How many."""
+        added = 0
+        for day, kept in groupby(records, key=lambda record: str(record["time"])[:DAY]):
+            given = [(json.dumps(record).encode(), record) for record in kept]
+            known = {*self._read_lines(f"{day}{LINES}")}
+            new = [each for each in given if each[0] not in known]
+            for at in range(0, len(new), TOGETHER):
+                show(f"{day}, {at:,} of {len(new):,}")
+                added += self._add_some(f"{day}{LINES}", new[at : at + TOGETHER], fetch)
+        return added
+
+    def _add_some(
+        self, day: str, some: Sequence[tuple[bytes, Record]], fetch: Callable[[str], bytes]
+    ) -> int:
+        """Files before the lines that name them, and without those that have gone since."""
+        lines = []
+        for line, record in some:
+            try:
+                if name := record.get("file"):
+                    self.folder.write(name, fetch(name))
+            except Missing:
+                continue
+            lines.append(line)
+        if lines:  # what was forgotten meanwhile stays so
+            self._write_lines(day, [*self._read_lines(day), *lines])
+        return len(lines)
+
+    def forget(self, id: str) -> int:
+        forgotten = 0
+        for day in self._list_days():
+            lines = self._read_lines(day)
+            gone = [line for line in lines if read_line(line).get("id") == id]
+            if gone:
+                self._write_lines(day, [line for line in lines if line not in gone])
+            for file in filter(None, (read_line(line).get("file") for line in gone)):
+                self.folder.remove(file)
+            forgotten += len(gone)
+        return forgotten
+
+    def _list_days(self) -> list[str]:
+        return [name for name in self.folder.list() if name.endswith(LINES) and "/" not in name]
+
+    def _read_lines(self, day: str) -> list[bytes]:
+        return (self.folder.read(day) or b"").splitlines()
+
+    def _write_lines(self, day: str, lines: Sequence[bytes]) -> None:
+        self.folder.write(day, b"".join(line + b"\n" for line in lines))
+
+
+def is_elsewhere(text: str) -> bool:
+    return "://" in text
 
 
 def name_folder(label: str) -> str:

@@ -22,8 +22,14 @@ from urllib.parse import quote
 
 from bundle_door.watching.captures import CERTIFICATE, Record
 from extensions.capture.arguments import forget, key, most, of, seal
-from extensions.capture.kept import Kept, find_server, is_sealed, lack_openssl
-from extensions.capture.store import Store, is_elsewhere
+from extensions.capture.kept import (
+    Kept,
+    Store,
+    find_server,
+    is_elsewhere,
+    is_sealed,
+    lack_openssl,
+)
 from scripts.base import console, files, interrupts, tables
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines

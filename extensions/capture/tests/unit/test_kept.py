@@ -9,8 +9,7 @@ import pytest
 
 from bundle_door.watching.captures import Captures
 from extensions.capture.commands import captured
-from extensions.capture.kept import Kept, sort_by_worth
-from extensions.capture.store import TOGETHER, Store
+from extensions.capture.kept import TOGETHER, Kept, Store, sort_by_worth
 from scripts.base.errors import UserError
 from scripts.repository.place import Folder
 from scripts.server.triton.triton_api import Missing
