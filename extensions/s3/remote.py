@@ -1,8 +1,15 @@
-"""A folder on S3: mirrored from a local one, fetched as a whole, or read file by file."""
+"""A folder on S3: mirrored from a local one, fetched as a whole, or read file by file.
+
+Files become visible in an order by which a server that starts meanwhile never finds half a version:
+S3 has no rename, and a version folder exists from its first object on. First what no version needs;
+then models (without model.py, a Python model makes Triton wait for minutes; with it alone, Triton
+reports what is missing); then the files beside them; then configs; last the ensembles, which name
+all the others. Deletion goes in reverse.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -10,16 +17,26 @@ from pathlib import Path
 
 from botocore.exceptions import ClientError
 
-from extensions.s3 import upload_order
 from extensions.s3.access import Access
 from extensions.s3.bucket import Bucket, Stored, at_once, in_parts
 from extensions.s3.diagnosis import explain_faults
-from extensions.s3.upload_order import Local
 from scripts.base import console, files
 from scripts.base.errors import UserError
+from scripts.repository.history import SHOWN
 
 # Smaller files are uploaded faster than it takes to look for a copy on S3.
 WORTH_A_COPY = 64 << 10
+# The record of an archived version: if it exists, so does the rest.
+LAST = "version.json"
+
+
+@dataclass(frozen=True)
+class Local:
+    name: str  # relative to the folder, with slashes
+    path: Path | None  # None: an empty folder, which S3 represents by a marker
+    size: int
+    sha256: str
+    rank: int = 0  # equal ranks may become visible in any order
 
 
 @dataclass(frozen=True)
@@ -52,7 +69,7 @@ class Remote:
         with explain_faults(self._access):
             base = self._base(to)
             there = self._bucket.list_below(base)
-            wanted = upload_order.contents(folder)
+            wanted = list_in_order(folder)
             changed = self._find_changed(wanted, there)
             copies = self._copies(changed, base, known)
             surplus = {name: there[name].size for name in there.keys() - {w.name for w in wanted}}
@@ -61,7 +78,11 @@ class Remote:
                 self._put(changed, base, copies, advance)
             if delete:
                 self._delete(surplus, base)
-                self._renew([each for each in wanted if each.name in _configs_of(surplus)], base)
+                # Triton reloads if a file is newer, but not if one is missing, and would keep
+                # serving a removed version.
+                configs = {f"{name.partition('/')[0]}/config.pbtxt" for name in surplus}
+                newer = [each for each in wanted if each.name in configs]
+                self._put(newer, base, {}, lambda _: None)
             went = sum(each.size for each in changed if each.sha256 not in copies)
         removed = len(surplus) if delete else 0
         return Pushed(len(changed), len(wanted) - len(changed), removed, went)
@@ -180,14 +201,9 @@ class Remote:
                     together.append(each)
             at_once(put, together)
 
-    def _renew(self, configs: Iterable[Local], base: str) -> None:
-        """Rewrites the configs: Triton reloads if a file is newer, but not if one is missing, and
-        would keep serving a removed version."""
-        self._put(configs, base, {}, lambda _: None)
-
     def _delete(self, sizes: dict[str, int], base: str) -> None:
         """In the reverse order of the upload."""
-        order = upload_order.Order(sizes).rank
+        order = Order(sizes).rank
         last_first = sorted(sizes, key=lambda name: (order(name), -sizes[name]), reverse=True)
         for _, rank in groupby(last_first, key=order):
             at_once(self._bucket.delete, [base + name for name in rank])
@@ -198,5 +214,49 @@ def _within(name: str) -> str:
     return f"{name}_" if name.endswith("/") else name
 
 
-def _configs_of(names: Iterable[str]) -> set[str]:
-    return {f"{name.partition('/')[0]}/config.pbtxt" for name in names}
+def list_in_order(folder: Path) -> list[Local]:
+    """The folder's content, in upload order."""
+    found = list(_walk(folder, ""))
+    order = Order(each.name for each in found)
+    ranked = (replace(each, rank=order.rank(each.name)) for each in found)
+    return sorted(ranked, key=lambda each: (each.rank, -each.size, each.name))
+
+
+class Order:
+    def __init__(self, names: Iterable[str]) -> None:
+        """Takes all names: an ensemble is a model whose version folders are empty."""
+        given = list(names)
+        self._members = {name.partition("/")[0] for name in given if _of_a_version(name)}
+
+    def rank(self, name: str) -> int:
+        model, _, rest = name.partition("/")
+        folder, _, file = rest.partition("/")
+        if name == LAST:
+            return 7
+        if model not in self._members:
+            return 6 if name.endswith(".pbtxt") else 5
+        if folder.isdecimal():
+            return 2 if file.startswith("model.") else 3
+        return 4 if name.endswith(".pbtxt") else 1
+
+
+def _of_a_version(name: str) -> bool:
+    folder, _, file = name.partition("/")[2].partition("/")
+    return folder.isdecimal() and file not in ("", ".gitkeep")
+
+
+def _walk(folder: Path, prefix: str) -> Iterator[Local]:
+    entries = [entry for entry in sorted(folder.iterdir()) if not _passing(entry.name)]
+    if prefix and not entries:
+        yield Local(prefix, None, 0, "")
+    for entry in entries:
+        if entry.is_dir():
+            yield from _walk(entry, f"{prefix}{entry.name}/")
+        else:
+            yield Local(f"{prefix}{entry.name}", entry, entry.stat().st_size, files.sha256(entry))
+
+
+def _passing(name: str) -> bool:
+    return (
+        name == SHOWN or name == "__pycache__" or (name.startswith(".") and name.endswith(".tmp"))
+    )

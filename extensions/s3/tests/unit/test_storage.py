@@ -16,12 +16,12 @@ from botocore.exceptions import ClientError
 
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.process.start_server import with_s3_keys
-from extensions.s3 import check, upload_order
+from extensions.s3 import check
 from extensions.s3.access import Access, Keys
 from extensions.s3.diagnosis import explain_faults
 from extensions.s3.location import Location, from_settings, parse
 from extensions.s3.place import address_from_containers
-from extensions.s3.remote import Remote
+from extensions.s3.remote import Remote, list_in_order
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 
@@ -110,7 +110,7 @@ def test_no_half_version_is_ever_seen(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x" * (100 if "onnx" in name else 1))
     (tmp_path / PIPELINE / "1").mkdir()
-    assert [each.name for each in upload_order.contents(tmp_path)] == [
+    assert [each.name for each in list_in_order(tmp_path)] == [
         "step/warmup/mug.jpg",
         "network/2/model.onnx",
         "step/1/model.py",
