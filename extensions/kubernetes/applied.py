@@ -100,29 +100,21 @@ def _read_container(objects: list[Object]) -> Object:
 def make_canary(objects: Sequence[Object], count: int) -> list[Object]:
     """Of what the new version's pods would be."""
     made = [each for each in objects if each["kind"] in READ]
-    for each in objects:
+    for each in copy.deepcopy([*objects]):
         if each["kind"] == "Deployment":
-            made.append(_rename_deployment(each, count))
+            spec = each["spec"]
+            spec["replicas"] = count
+            named = [spec["selector"]["matchLabels"], spec["template"]["metadata"]["labels"]]
+            made.append(each)
         elif each["kind"] == "NetworkPolicy":
-            made += [_rename_policy(each), _let_be_asked(each)]
+            named = [each["spec"]["podSelector"]["matchLabels"]]
+            made += [each, _let_be_asked(each)]
+        else:
+            continue
+        each["metadata"]["name"] = CANARY
+        for labels in named:
+            labels[NAME] = CANARY
     return made
-
-
-def _rename_deployment(deployment: Object, count: int) -> Object:
-    renamed = copy.deepcopy(deployment)
-    renamed["metadata"]["name"] = CANARY
-    spec = renamed["spec"]
-    spec["replicas"] = count
-    spec["selector"]["matchLabels"][NAME] = CANARY
-    spec["template"]["metadata"]["labels"][NAME] = CANARY
-    return renamed
-
-
-def _rename_policy(policy: Object) -> Object:
-    renamed = copy.deepcopy(policy)
-    renamed["metadata"]["name"] = CANARY
-    renamed["spec"]["podSelector"]["matchLabels"][NAME] = CANARY
-    return renamed
 
 
 def _let_be_asked(policy: Object) -> Object:
