@@ -23,6 +23,8 @@ from scripts.base import files
 Wave = NDArray[np.float64]
 Random = np.random.Generator
 
+# What SOUNDS calls the network that knows these.
+DRAWN = "drawn"
 RATE = 16_000
 SHORTEST, USUALLY = 0.7, 2.0  # seconds
 # How much louder a sound is than what is behind it, in decibels.

@@ -8,6 +8,8 @@ labels.txt, reference-*.npz (inputs and PyTorch's scores), golden.npz (WAV files
 scores) and manifest.json.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +17,51 @@ import numpy as np
 
 from bundle_serving.agreement import Agreement, Bound
 from bundle_serving.protocol import golden
+from kinds.sound.drawings import DRAWN, one_of_each
 from kinds.sound.serving.sounds import Hearing, to_windows
-from kinds.sound.source import Listener
 from scripts.artefacts.exporting import start, unless_it_fits
-from scripts.artefacts.manifest import tell_repeated, write_manifest
+from scripts.artefacts.manifest import (
+    NOTHING,
+    of_file,
+    of_labels,
+    read_pins,
+    tell_repeated,
+    write_manifest,
+)
 from scripts.artefacts.progress import step
 from scripts.base import files
+from scripts.base.errors import NoWeights
 
+MAKERS = ("torch", "onnx", "onnxscript")
 BOUNDS = {"fp32": Bound(0.001), "fp16": Bound(0.05)}
 LONGER = 2.6  # times a window, as far as a sound may be so long
+
+
+@dataclass(frozen=True)
+class Listener:
+    weights: str  # "drawn": what the project comes with; or a file
+    hearing: Mapping[str, Any]  # the fields of kinds.sound.serving.sounds.Hearing
+    precision: str = "fp32"  # or "fp16": half precision inside, for a strongly typed engine
+    labels: Path | None = None  # of a file's classes
+
+    def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+        weights = {"source": self.weights}
+        if self.weights != DRAWN:
+            weights = of_file(Path(self.weights), before.get("weights"))
+            if not weights:
+                raise NoWeights(
+                    f"there is no weights file at {self.weights}",
+                    "give a .pth or .safetensors file (SOUNDS=street.pth), or take the network "
+                    "that comes with the project (SOUNDS=drawn)",
+                )
+        return {
+            "arch": "listener",
+            "weights": weights,
+            "hearing": dict(self.hearing),
+            "precision": self.precision,
+            "labels": of_labels(self.labels, before) if self.labels else None,
+            "versions": read_pins(*MAKERS),
+        }
 
 
 def export(spec: Listener, out: Path) -> None:
@@ -32,30 +70,29 @@ def export(spec: Listener, out: Path) -> None:
         from kinds.sound import network
         from scripts.steps import checked
 
-        built = network.build(spec)
+        module, labels, weights = network.build(spec.weights, spec.hearing, spec.labels)
     if spec.labels:
-        tell_repeated(built.labels)
+        tell_repeated(labels)
     with files.whole_folder(out) as draft:
         with step("exporting to ONNX"):
-            inside = network.Averaged(built.module, spec.precision).eval()
+            inside = network.Averaged(module, spec.precision).eval()
             network.to_onnx(inside, how, draft / "model.onnx")
         with step("comparing ONNX with PyTorch"):
-            agreement = _compare_onnx(built.module, how, draft)
+            agreement = _compare_onnx(module, how, draft)
         bound = BOUNDS[spec.precision]
         checked.require(agreement, bound, "PyTorch")
         write_manifest(
             draft,
             identity,
-            {"classes": len(built.labels), "weights": built.weights},
+            {"classes": len(labels), "weights": weights},
             agreement.record(bound),
             transform=spec.hearing,
-            labels=built.labels,
+            labels=labels,
         )
 
 
 def _compare_onnx(module: Any, how: Hearing, out: Path) -> Agreement:
     """On sounds of one window and of several; and on some of both, filled up."""
-    from kinds.sound.drawings import one_of_each
     from kinds.sound.network import Averaged
     from scripts.steps import checked, networks
 

@@ -2,16 +2,16 @@
 
 import copy
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
 from torch import nn
 
-from kinds.sound.drawings import NAMES
+from kinds.sound.drawings import DRAWN, NAMES
 from kinds.sound.serving.sounds import LOG_MEL, SHARES, Hearing
-from kinds.sound.source import DRAWN, Listener, drop_longest
 from scripts.artefacts.drawn.network import make_convolution
 from scripts.artefacts.manifest import lines_of, of_file, require_labels
 from scripts.artefacts.onnx_file import BATCH, save
@@ -68,27 +68,30 @@ class Averaged(nn.Module):  # type: ignore[misc]
         return average.clamp(min=LEAST).log()
 
 
-@dataclass(frozen=True)
-class Network:
-    module: nn.Module
-    labels: list[str]
-    weights: dict[str, str]
-
-
-def build(spec: Listener) -> Network:
-    drawn = spec.weights == DRAWN
-    if drawn:
-        _require_same_hearing(spec)
-    path = WEIGHTS if drawn else Path(spec.weights)
+def build(
+    weights: str, hearing: Mapping[str, Any], labels: Path | None
+) -> tuple[nn.Module, list[str], dict[str, str]]:
+    """With the names of its classes, and where its weights come from."""
+    if weights == DRAWN:
+        _require_same_hearing(hearing)
+        module, _ = _of_file(WEIGHTS)
+        return module.eval(), [f"drawn {name}" for name in NAMES], of_file(WEIGHTS, None)
+    path = Path(weights)
     module, classes = _of_file(path)
-    labels = [f"drawn {name}" for name in NAMES] if drawn else _labels(spec, classes)
-    return Network(module.eval(), labels, of_file(path, None))
+    named = lines_of(labels) or [f"class {number}" for number in range(classes)]
+    require_labels(named, classes, labels, path.name)
+    return module.eval(), named, of_file(path, None)
 
 
-def _require_same_hearing(spec: Listener) -> None:
+def drop_longest(hearing: Mapping[str, Any]) -> dict[str, Any]:
+    """What a network is trained for: all but the longest sound."""
+    return {name: value for name, value in hearing.items() if name != "longest"}
+
+
+def _require_same_hearing(hearing: Mapping[str, Any]) -> None:
     with safe_open(WEIGHTS, "pt") as file:
         trained_for = json.loads(file.metadata()[HEARD])
-    if drop_longest(spec.hearing) != trained_for:
+    if drop_longest(hearing) != trained_for:
         raise UserError(
             "the network of SOUNDS=drawn was trained for another `hearing` than the recipe has",
             "train it for that (.venv/bin/python -m kinds.sound.training --to "
@@ -110,9 +113,3 @@ def _of_file(path: Path) -> tuple[nn.Module, int]:
     module = network(classes)
     made = "give the state dict of kinds.sound.network.network(classes), trained further"
     return fill_weights(module, state, "this network", path, made), classes
-
-
-def _labels(spec: Listener, classes: int) -> list[str]:
-    labels = lines_of(spec.labels) or [f"class {number}" for number in range(classes)]
-    require_labels(labels, classes, spec.labels, Path(spec.weights).name)
-    return labels

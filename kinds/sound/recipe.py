@@ -10,8 +10,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from bundle_serving.infer import Question
+from kinds.sound.drawings import DRAWN
+from kinds.sound.export import Listener
 from kinds.sound.serving.sounds import LOG_MEL, SHARES, Hearing
-from kinds.sound.source import DRAWN, Listener
 from scripts.artefacts.manifest import labels_beside
 from scripts.artefacts.shapes import profile
 from scripts.artefacts.step import Step

@@ -17,7 +17,6 @@ from kinds.sound import drawings as made_up
 from kinds.sound import network as listener
 from kinds.sound.drawings import NAMES
 from kinds.sound.recipe import Sound
-from kinds.sound.source import drop_longest
 from scripts.artefacts.exporting import start
 from scripts.artefacts.progress import step
 from scripts.base import files
@@ -35,9 +34,8 @@ def train_sounds(out: Path) -> None:
         heard, labels = map(torch.from_numpy, made_up.many(recipe.hearing.as_hearing, SOUNDS))
     module = listener.network(len(NAMES))
     score = train(module, heard[:, None], labels, vary_sound, HELD_BACK)
-    save(
-        module, score, out, {listener.HEARD: json.dumps(drop_longest(recipe.hearing.model_dump()))}
-    )
+    heard_so = listener.drop_longest(recipe.hearing.model_dump())
+    save(module, score, out, {listener.HEARD: json.dumps(heard_so)})
     labels_file = out.with_suffix(".txt")
     if out != listener.WEIGHTS:
         files.write_bytes(labels_file, "".join(f"drawn {name}\n" for name in NAMES).encode())

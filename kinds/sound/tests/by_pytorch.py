@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from tests.project import ROOT
 
 if TYPE_CHECKING:  # which import PyTorch, or much else
+    from kinds.sound.export import Listener
     from kinds.sound.recipe import Sound
     from kinds.sound.serving.sounds import Hearing
-    from kinds.sound.source import Listener
 
 
 def sounds_recipe() -> Sound:
@@ -26,9 +26,17 @@ def sounds_recipe() -> Sound:
 
 
 def listener_of(weights: str, **changes: Any) -> Listener:
-    from kinds.sound.source import Listener
+    from kinds.sound.export import Listener
 
     return Listener(weights, sounds_recipe().hearing.model_dump(), **changes)
+
+
+def build_network(spec: Listener) -> tuple[Any, list[str]]:
+    """The network, and the names of its classes."""
+    from kinds.sound import network
+
+    module, labels, _ = network.build(spec.weights, spec.hearing, spec.labels)
+    return module, labels
 
 
 def sounds_by_pytorch(weights: Path, files: list[bytes]) -> list[NDArray[np.float32]]:
@@ -36,11 +44,10 @@ def sounds_by_pytorch(weights: Path, files: list[bytes]) -> list[NDArray[np.floa
     probabilities."""
     import torch
 
-    from kinds.sound import network
     from kinds.sound.serving import sounds, wav
 
     how, found = sounds_recipe().hearing.as_hearing, []
-    module = network.build(listener_of(str(weights))).module
+    module, _ = build_network(listener_of(str(weights)))
     for file in files:
         sound = wav.read(file, how.longest)
         windows = sounds.cut(sounds.resample(sound.samples, sound.rate, how.rate), how)

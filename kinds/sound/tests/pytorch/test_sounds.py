@@ -10,10 +10,15 @@ import torch
 
 from bundle_serving.scores import softmax
 from kinds.sound import drawings, export, network
-from kinds.sound.drawings import NAMES
+from kinds.sound.drawings import DRAWN, NAMES
+from kinds.sound.export import Listener
 from kinds.sound.serving.sounds import LOG_MEL, log_mel, to_windows
-from kinds.sound.source import DRAWN, Listener
-from kinds.sound.tests.by_pytorch import listener_of, log_mel_by_pytorch, sounds_recipe
+from kinds.sound.tests.by_pytorch import (
+    build_network,
+    listener_of,
+    log_mel_by_pytorch,
+    sounds_recipe,
+)
 from scripts.artefacts.exporting import as_words, call, unless_it_fits
 from scripts.artefacts.manifest import Manifest, why_export
 from scripts.base import files
@@ -38,7 +43,7 @@ def test_log_mel_bands_are_those_of_pytorch() -> None:
 def test_it_knows_sounds_that_it_has_not_heard_and_how_sure_it_may_be(listener: Path) -> None:
     how = sounds_recipe().hearing.as_hearing
     heard, labels = drawings.many(how, 400, UNSEEN)
-    module = network.build(listener_of(str(listener))).module
+    module, _ = build_network(listener_of(str(listener)))
     with torch.inference_mode():
         scores = module(torch.from_numpy(heard)[:, None]).numpy()
     right = (scores.argmax(1) == labels).mean()
@@ -67,16 +72,17 @@ def test_weights_of_the_users_own(tmp_path: Path) -> None:
     """As many classes as the file has, called what stands beside it."""
     weights, labels = tmp_path / "street.pth", tmp_path / "street.txt"
     torch.save(network.network(3).state_dict(), weights)
-    assert network.build(listener_of(str(weights))).labels == ["class 0", "class 1", "class 2"]
+    _, numbered = build_network(listener_of(str(weights)))
+    assert numbered == ["class 0", "class 1", "class 2"]
     labels.write_text("tram\ncar\nhorn\n")
-    named = network.build(listener_of(str(weights), labels=labels))
-    assert named.labels == ["tram", "car", "horn"]
+    _, named = build_network(listener_of(str(weights), labels=labels))
+    assert named == ["tram", "car", "horn"]
     labels.write_text("tram\ncar\n")
     with pytest.raises(UserError, match=r"has 2 labels, and street.pth 3 classes"):
-        network.build(listener_of(str(weights), labels=labels))
+        build_network(listener_of(str(weights), labels=labels))
     torch.save({"fc.weight": torch.zeros(3, 3)}, weights)
     with pytest.raises(UserError, match="has no weights of this network"):
-        network.build(listener_of(str(weights)))
+        build_network(listener_of(str(weights)))
     with pytest.raises(NoWeights, match=r"no weights file at gone\.pth"):
         listener_of("gone.pth").identity()
 
@@ -94,16 +100,17 @@ def test_what_the_documents_teach_it_with(tmp_path: Path, monkeypatch: pytest.Mo
                 files.write_bytes(tmp_path / "street" / name / f"{seed}.wav", file)
     monkeypatch.chdir(tmp_path)
     exec(compile(program, "teach.py", "exec"), {})
-    built = network.build(listener_of("street.pth", labels=Path("street.txt")))
-    assert built.labels == ["beep", "rain"]
+    module, labels = build_network(listener_of("street.pth", labels=Path("street.txt")))
+    assert labels == ["beep", "rain"]
     asked = to_windows([drawings.one_of_each(seed=9)["rain"]], sounds_recipe().hearing.as_hearing)
     with torch.inference_mode():
-        assert built.module(torch.from_numpy(asked[LOG_MEL][0, :1])[None]).argmax() == 1
+        assert module(torch.from_numpy(asked[LOG_MEL][0, :1])[None]).argmax() == 1
 
 
 def test_the_network_of_made_up_sounds_hears_as_it_was_trained_to() -> None:
     longer = {**listener_of("drawn").hearing, "longest": 99.0}
-    assert network.build(Listener("drawn", longer)).labels[0] == "drawn bell"
+    _, labels = build_network(Listener("drawn", longer))
+    assert labels[0] == "drawn bell"
     with pytest.raises(UserError, match="another `hearing`") as refused:
-        network.build(Listener("drawn", longer | {"mels": 32}))
+        build_network(Listener("drawn", longer | {"mels": 32}))
     assert "kinds.sound.training" in refused.value.remedy

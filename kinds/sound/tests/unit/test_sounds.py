@@ -8,10 +8,10 @@ import pytest
 
 from kinds.sound import drawings
 from kinds.sound.drawings import NAMES
+from kinds.sound.export import Listener
 from kinds.sound.serving import wav
 from kinds.sound.serving.sounds import LOG_MEL, SHARES, Hearing, cut, resample, to_windows
 from kinds.sound.serving.wav import SoundError
-from kinds.sound.source import Listener
 from kinds.sound.tests.wav_files import BELL, chunk, encoded, form, made, riff, sine
 from scripts.base.errors import UserError
 from scripts.recipes import asking
