@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from kinds.table.rows import OUTPUT
 from scripts.base.errors import UserError, reword_faults
 
-if TYPE_CHECKING:  # which imports all of their libraries
+if TYPE_CHECKING:  # which imports all of their libraries; unit tests do without
     from kinds.table.originals import Original
 
 ELSEWHERE = "serve it with FLAVOUR=cpu or FLAVOUR=local"

@@ -1,6 +1,7 @@
 """Models of tables as their own frameworks run them, and as ONNX."""
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,10 @@ class Original:
 
     def as_onnx(self) -> Any:
         raise NotImplementedError
+
+    def _convert(self, by: Callable[..., Any], tensor: Callable[..., Any], **options: Any) -> Any:
+        types = [(INPUT, tensor([None, self.width]))]
+        return by(self._model, initial_types=types, target_opset=OPSET, **options)
 
     def as_forest(self) -> Any:
         """Treelite's, if it is one of trees alone."""
@@ -84,11 +89,7 @@ class OfXgboost(Original):
         from onnxmltools.convert.common.data_types import FloatTensorType
 
         self._model.get_booster().feature_names = None  # the converter knows its own names alone
-        return onnxmltools.convert_xgboost(
-            self._model,
-            initial_types=[(INPUT, FloatTensorType([None, self.width]))],
-            target_opset=OPSET,
-        )
+        return self._convert(onnxmltools.convert_xgboost, FloatTensorType)
 
     def as_forest(self) -> Any:
         import treelite
@@ -100,7 +101,7 @@ class OfLightgbm(Original):
     def __init__(self, path: Path) -> None:
         import lightgbm
 
-        lightgbm.register_logger(_Silent())
+        lightgbm.register_logger(logging.Logger("silent", logging.CRITICAL))
         self._model = lightgbm.Booster(model_file=path)
         self.width = self._model.num_feature()
         names = self._model.feature_name()
@@ -119,23 +120,12 @@ class OfLightgbm(Original):
         import onnxmltools
         from onnxmltools.convert.common.data_types import FloatTensorType
 
-        return onnxmltools.convert_lightgbm(
-            self._model,
-            initial_types=[(INPUT, FloatTensorType([None, self.width]))],
-            target_opset=OPSET,
-            zipmap=False,
-        )
+        return self._convert(onnxmltools.convert_lightgbm, FloatTensorType, zipmap=False)
 
     def as_forest(self) -> Any:
         import treelite
 
         return treelite.frontend.from_lightgbm(self._model)
-
-
-class _Silent:
-    def info(self, message: str) -> None: ...
-
-    warning = info
 
 
 class OfScikitLearn(Original):
@@ -168,12 +158,7 @@ class OfScikitLearn(Original):
         from skl2onnx.common.data_types import FloatTensorType
 
         options = {id(self._model): {"zipmap": False}} if self.classes else None
-        return convert_sklearn(
-            self._model,
-            initial_types=[(INPUT, FloatTensorType([None, self.width]))],
-            target_opset=OPSET,
-            options=options,
-        )
+        return self._convert(convert_sklearn, FloatTensorType, options=options)
 
     def as_forest(self) -> Any:
         import treelite
