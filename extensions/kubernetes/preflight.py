@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 
+from extensions.kubernetes.applied import find_deployment
 from extensions.kubernetes.kubectl import Kubectl, Object, Refused, read_all
 from scripts.base.errors import UserError
 from scripts.stacks.many_servers import Room
@@ -100,18 +101,13 @@ def require_storage(kubectl: Kubectl) -> None:
         classes, volumes = (kubectl.list(each) for each in ("storageclass", "persistentvolume"))
     except Refused:  # who may not see them
         return
-    if not any(_is_default(each) for each in classes) and not any(
-        _is_for_claim(each, kubectl.namespace) for each in volumes
-    ):
+    if not any(
+        each["metadata"].get("annotations", {}).get(DEFAULT_CLASS) == "true" for each in classes
+    ) and not any(_is_for_claim(each, kubectl.namespace) for each in volumes):
         raise UserError(
             f"the claim {CLAIM} gets no volume: the cluster has no default storage class",
             "make that claim (ReadWriteMany) yourself, or keep models on S3: REPOSITORY=s3://…",
         )
-
-
-def _is_default(storage: Object) -> bool:
-    annotations = storage["metadata"].get("annotations", {})
-    return bool(annotations.get(DEFAULT_CLASS) == "true")
 
 
 def _is_for_claim(volume: Object, namespace: str) -> bool:
@@ -121,28 +117,22 @@ def _is_for_claim(volume: Object, namespace: str) -> bool:
     return bool(volume["status"].get("phase") == "Available")
 
 
-def require_accepted(kubectl: Kubectl, objects: Sequence[Object]) -> None:
+def require_accepted(kubectl: Kubectl, objects: list[Object]) -> None:
     """By the cluster's own rules, of a pod too: of a Deployment whose pods they refuse, none says
     so."""
     kubectl.apply(objects, "--dry-run=server")
-    for pod in _pods_of(objects):
-        try:
-            kubectl.run("create", "--dry-run=server", "--filename=-", given=json.dumps(pod))
-        except Refused as fault:
-            raise UserError(
-                f"the namespace {kubectl.namespace} takes no such pod: {fault.cause}",
-                "use another one (NAMESPACE=); pods keep to the restricted Pod Security Standard",
-            ) from None
-
-
-def _pods_of(objects: Sequence[Object]) -> Iterator[Object]:
-    for each in objects:
-        if each["kind"] == "Deployment":
-            template = each["spec"]["template"]
-            about = {"generateName": "triton-bundle-look-", **template["metadata"]}
-            # Its account comes with it.
-            spec = {key: value for key, value in template["spec"].items() if key != ACCOUNT}
-            yield {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec}
+    template = find_deployment(objects)["spec"]["template"]
+    about = {"generateName": "triton-bundle-look-", **template["metadata"]}
+    # Its account comes with it.
+    spec = {key: value for key, value in template["spec"].items() if key != ACCOUNT}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec}
+    try:
+        kubectl.run("create", "--dry-run=server", "--filename=-", given=json.dumps(pod))
+    except Refused as fault:
+        raise UserError(
+            f"the namespace {kubectl.namespace} takes no such pod: {fault.cause}",
+            "use another one (NAMESPACE=); pods keep to the restricted Pod Security Standard",
+        ) from None
 
 
 def find_room(kubectl: Kubectl, asked: Mapping[str, str]) -> Room | None:
