@@ -85,13 +85,10 @@ class Cascade(OfPictures):
         elif member.name == self.network_model(GPU):
             set_count(member, counts.first_on_gpu)
         elif member.name == self.models.choice:
-            self._adapt_choice(member)
-
-    def _adapt_choice(self, member: Any) -> None:
-        set_count(member, self.instances.choice)
-        self._name_networks(member, GPU)
-        if self.threshold is not None:
-            configs.set_parameters(member, threshold=self.threshold)
+            set_count(member, counts.choice)
+            self._name_networks(member, GPU)
+            if self.threshold is not None:
+                configs.set_parameters(member, threshold=self.threshold)
 
     def _name_networks(self, member: Any, engine: Engine) -> None:
         first, (_, then) = self.network_model(engine), self.list_borrowed(engine)

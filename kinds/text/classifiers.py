@@ -80,7 +80,11 @@ def _of_hub(source: str) -> Classifier:
             f"give a folder with one (SENTIMENT=folder), or SENTIMENT={MINILM}, which needs no hub",
         ) from None
     require_whole(source, network, found)
-    _require_exclusive(source, network.config)
+    if network.config.problem_type == "multi_label_classification":
+        raise UserError(
+            f"the labels of {source} do not exclude each other (problem_type in its config.json)",
+            "give a classifier of which one label is right: SENTIMENT=",
+        )
     return Classifier(
         _Scores(network).eval(),
         _fill_as_trained(tokenizer, network.config),
@@ -93,14 +97,6 @@ def _find_longest(config: Any) -> int:
     """Some, such as XLNet, take texts of any length."""
     found = getattr(config, "max_position_embeddings", None) or ANY_LENGTH
     return int(found) if found > 0 else ANY_LENGTH
-
-
-def _require_exclusive(source: str, config: Any) -> None:
-    if config.problem_type == "multi_label_classification":
-        raise UserError(
-            f"the labels of {source} do not exclude each other (problem_type in its config.json)",
-            "give a classifier of which one label is right: SENTIMENT=",
-        )
 
 
 def _fill_as_trained(tokenizer: Any, config: Any) -> Tokenizer:
@@ -184,15 +180,10 @@ def teach(features: torch.Tensor, sentences: list[Sentence]) -> tuple[nn.Linear,
     other three; and of how many."""
     labels = torch.tensor([LABELS.index(each.label) for each in sentences])
     fold = torch.tensor([FOLDS if each is None else each for each in folds(sentences)])
-    right = sum(
-        int(
-            (
-                _fit(features[fold != k], labels[fold != k])(features[fold == k]).argmax(1)
-                == labels[fold == k]
-            ).sum()
-        )
-        for k in range(FOLDS)
-    )
+    right = 0
+    for k in range(FOLDS):
+        last = _fit(features[fold != k], labels[fold != k])
+        right += int((last(features[fold == k]).argmax(1) == labels[fold == k]).sum())
     judged = int((fold < FOLDS).sum())
     return _fit(features, labels), right / judged, judged
 
