@@ -105,7 +105,10 @@ def _ensure_key() -> None:
 def start(settings: Settings) -> None:
     """The containers, anew: they read their files when they start."""
     stack = _docker(settings)
-    _require_free_ports(stack, settings)
+    for service, setting in zip(SERVICES, (prometheus_port, alertmanager_port), strict=True):
+        if not stack.alive(service):
+            wanted = {setting.name: setting.value_in(settings)}
+            ports.require_free("127.0.0.1", wanted, "monitoring", by_engine=True)
     if KEY.exists():
         stack.let_containers_read(KEY)
     stack.images.build(SERVICES[0])
@@ -123,13 +126,6 @@ def start(settings: Settings) -> None:
         raise UserError(
             f"Prometheus does not start: {why}", "check ALERTMANAGER_CONFIG, if you have set it"
         )
-
-
-def _require_free_ports(stack: DockerStack, settings: Settings) -> None:
-    for service, setting in zip(SERVICES, (prometheus_port, alertmanager_port), strict=True):
-        if not stack.alive(service):
-            wanted = {setting.name: setting.value_in(settings)}
-            ports.require_free("127.0.0.1", wanted, "monitoring", by_engine=True)
 
 
 def stop(known: State | None) -> bool:

@@ -63,8 +63,9 @@ def parse(url: str) -> Location:
         raise refuse("s3:// is missing", f"write s3://{url}")
     if not url.startswith("s3://"):
         raise refuse("this is not an S3 address", f"{EXAMPLES}; empty REPOSITORY: a folder here")
-    scheme, rest = _scheme(url.removeprefix("s3://"))
-    first, _, after = rest.partition("/")
+    rest = url.removeprefix("s3://")
+    scheme = found[0] if (found := re.match("https?://", rest)) else ""
+    first, _, after = rest.removeprefix(scheme).partition("/")
     host, colon, port = first.partition(":")
     if scheme and not colon:
         port = "443" if scheme == "https://" else "80"
@@ -103,10 +104,3 @@ def parse(url: str) -> Location:
                 "use letters, digits, dots, hyphens and underscores",
             )
     return Location(endpoint, bucket, path)
-
-
-def _scheme(rest: str) -> tuple[str, str]:
-    for scheme in ("https://", "http://"):
-        if rest.startswith(scheme):
-            return scheme, rest.removeprefix(scheme)
-    return "", rest

@@ -8,7 +8,7 @@ The vectors are drawn: around as many centres as there would be subjects of fift
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,10 +34,8 @@ T = TypeVar("T")
 def main(pictures: int = 100_000) -> None:
     random = np.random.default_rng(0)
     centres = unit(random.standard_normal((-(-pictures // OF_A_SUBJECT), DIMENSIONS)))
-    rows = np.concatenate(
-        [draw_vectors(random, centres, count) for count in batches(pictures)],
-        dtype=np.float32,
-    )
+    some = (min(SAVED_EVERY, pictures - at) for at in range(0, pictures, SAVED_EVERY))
+    rows = np.concatenate([draw_vectors(random, centres, count) for count in some])
     asked = draw_vectors(random, centres, ASKED)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "pictures.zip"
@@ -59,11 +57,6 @@ def unit(vectors: NDArray[np.float64]) -> Vectors:
 def draw_vectors(random: np.random.Generator, centres: Vectors, count: int) -> Vectors:
     noise = random.standard_normal((count, DIMENSIONS)) * (SPREAD / np.sqrt(DIMENSIONS))
     return unit(centres[random.integers(len(centres), size=count)] + noise)
-
-
-def batches(count: int) -> Iterator[int]:
-    for begin in range(0, count, SAVED_EVERY):
-        yield min(SAVED_EVERY, count - begin)
 
 
 def build_index(rows: Vectors) -> PictureIndex:

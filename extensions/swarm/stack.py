@@ -73,7 +73,11 @@ class SwarmStack(Servers):
     flavour = "swarm"
 
     def prepare(self) -> None:
-        self._require_manager()
+        if not self.compose.engine.info()["Swarm"].get("ControlAvailable"):
+            raise UserError(
+                "this engine is not a manager of a swarm",
+                "make it one: docker swarm init, then join others (extensions/swarm/README.md)",
+            )
         self._require_own_stack()
         elsewhere = self._elsewhere
         if elsewhere and is_loopback(elsewhere.host):
@@ -94,13 +98,6 @@ class SwarmStack(Servers):
             f"such servers (memory {limit} each)",
             "MEMORY (make swarm-up)",
         )
-
-    def _require_manager(self) -> None:
-        if not self.compose.engine.info()["Swarm"].get("ControlAvailable"):
-            raise UserError(
-                "this engine is not a manager of a swarm",
-                "make it one: docker swarm init, then join others (extensions/swarm/README.md)",
-            )
 
     def _require_own_stack(self) -> None:
         if place := self._another_place():
@@ -398,7 +395,9 @@ class SwarmStack(Servers):
         tasks = self.tasks()
         new = sum(task.runs and task.fingerprint == fingerprint for task in tasks)
         if of_balancers in STOPPED:
-            raise UserError(f"a balancer does not start: {self._of_balancers()}", describe_stay())
+            last = _find_ended(self._list_tasks(BALANCER))
+            why = last["Status"].get("Err", "it ended by itself") if last else NO_REASON
+            raise UserError(f"a balancer does not start: {why}", describe_stay())
         settled = False
         if update not in GOING_ON and not self._balancers_are_to_go(of_balancers):
             if asked != fingerprint:
@@ -418,10 +417,6 @@ class SwarmStack(Servers):
             each["DesiredState"] == "running" and each["Spec"]["ContainerSpec"] != wanted
             for each in service.tasks()
         )
-
-    def _of_balancers(self) -> str:
-        last = _find_ended(self._list_tasks(BALANCER))
-        return str(last["Status"].get("Err", "it ended by itself") if last else NO_REASON)
 
     def _list_tasks(self, *services: str) -> list[dict[str, Any]]:
         """Also those that have ended."""

@@ -36,7 +36,9 @@ from scripts.stacks import state
 def main() -> None:
     asked = arguments.load()
     pasts = read(of.value_in(asked), asked.images, key.value_in(asked))
-    pace, labels = speed.value_in(asked), read_labels(asked.eval_)
+    # By the names of their files, which are the ids of requests.
+    labelled = Path(asked.eval_).glob("*/*") if asked.eval_ else ()
+    pace, labels = speed.value_in(asked), {path.stem: path.parent.name for path in labelled}
     if where := url.value_in(asked):
         show(*ask(pasts, Address.parse(where), pace), labels, None)
         return
@@ -58,11 +60,6 @@ def read(place: str, pictures: str, private: Path | None) -> list[Past]:
     if pasts := replaying.read_kept(Kept.find(place, private)):
         return pasts
     raise UserError("nothing was kept", f"KEEP says what is: {state.name_start()} KEEP=1%")
-
-
-def read_labels(text: str) -> dict[str, str]:
-    """By the names of the files, which are the ids of requests."""
-    return {path.stem: path.parent.name for path in Path(text).glob("*/*")} if text else {}
 
 
 @contextmanager

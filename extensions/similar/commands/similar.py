@@ -33,7 +33,7 @@ def main() -> int:
     found, failed = _in_folder(picture, asked) if asked.in_ else (_in_index(picture, asked), [])
     if asked.json:
         for each in found:
-            print(as_json_line(each))
+            print(json.dumps(each._asdict() | {"likeness": round(each.likeness, 6)}))
     else:
         tables.show("rl", (), map(make_row, found))
     for result in failed:
@@ -52,10 +52,6 @@ class Found(NamedTuple):
 def make_row(each: Found) -> tuple[str, str]:
     mark = " (untrained weights)" if "(untrained)" in each.network else ""
     return f"{each.likeness:.4f}", f"{each.source}{mark}"
-
-
-def as_json_line(each: Found) -> str:
-    return json.dumps(each._asdict() | {"likeness": round(each.likeness, 6)})
 
 
 def _in_folder(picture: str, asked: Arguments) -> tuple[list[Found], list[Result]]:
