@@ -312,11 +312,3 @@ def _style(panel: Panel) -> dict[str, Any]:
         return {}
     stacked = {"fillOpacity": 30, "stacking": {"mode": "normal"}} if panel.stacked else {}
     return stacked | ({"thresholdsStyle": {"mode": "line"}} if panel.limits else {})
-
-
-def queries() -> Iterator[tuple[str, str, str]]:
-    """Each with its dashboard and panel, of all pipelines."""
-    for title, panels in ALL.items():
-        for panel in panels:
-            for expr in panel.queries.values():
-                yield title, panel.title, expr.replace(PIPELINE, ".*")

@@ -16,11 +16,20 @@ from urllib.parse import quote
 import pytest
 
 from extensions.monitoring.containers import SERVICES
+from extensions.monitoring.dashboards import ALL, PIPELINE
 from tests.project import Project, free_ports, run, wait_until
 
 # All times of the rules are a thirtieth, and so it has as much to look at.
 FASTER, EVERY_S = 30, 2
 SECONDS = {"m": 60, "h": 3600}
+
+
+def list_queries() -> Iterator[tuple[str, str, str]]:
+    """Of the dashboards, each with its dashboard and panel, of all pipelines."""
+    for title, panels in ALL.items():
+        for panel in panels:
+            for expr in panel.queries.values():
+                yield title, panel.title, expr.replace(PIPELINE, ".*")
 
 
 def faster(rules: str) -> str:

@@ -26,7 +26,7 @@ from bundle_serving.process.guard import HEADER
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.protocol import kserve
 from extensions.monitoring import dashboards
-from extensions.monitoring.tests.prometheus import Prometheus, faster, watching
+from extensions.monitoring.tests.prometheus import Prometheus, faster, list_queries, watching
 from scripts.base import files, lock
 from tests.end_to_end.measuring.test_drift import answered
 from tests.end_to_end.serving.test_beyond_this_machine import certificate_of_a_company, key_of
@@ -55,7 +55,7 @@ def test_every_query_of_every_dashboard_returns_something(served: Project, tmp_p
         assert started(served).ask_picture(b"no picture") == 400
         for _ in range(2):
             answered(served, 0)
-        for board, panel, query in dashboards.queries():
+        for board, panel, query in list_queries():
             if board != "GPU":
                 what = f"{board}, {panel}: {query}"
                 wait_until(partial(returns, prometheus, query), what, 60)

@@ -21,6 +21,7 @@ from bundle_door.watching.measures import text
 from bundle_serving.process.keeper_notes import Notes
 from extensions.monitoring import containers as monitoring
 from extensions.monitoring import dashboards, percentiles
+from extensions.monitoring.tests.prometheus import list_queries
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 from tests.project import ROOT
@@ -29,7 +30,7 @@ TESTS = Path(__file__).parent / "alerts.yml"
 GROUPS = yaml.safe_load(monitoring.rules())["groups"]
 ALERTS = [rule for group in GROUPS for rule in group["rules"] if "alert" in rule]
 RECORDED = {rule["record"] for group in GROUPS for rule in group["rules"] if "record" in rule}
-QUERIES = [query for _, _, query in dashboards.queries()]
+QUERIES = [query for _, _, query in list_queries()]
 
 GB = 2**30
 # Of an annotation, what Prometheus' own plugin reads and Grafana's schema leaves to it.
