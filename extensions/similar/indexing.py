@@ -108,8 +108,7 @@ class Growth:
     def _take(self, answers: list[Embedding]) -> None:
         """A picture that was indexed and is broken now is taken out."""
         good = [each for each in answers if not each.error]
-        refused = {each.source for each in answers if each.error}
-        self.index.remove(refused.intersection(self.index.paths()))
+        self.index.remove(each.source for each in answers if each.error)
         if good:
             stamps = {each.source: self.changed[each.source] for each in good}
             self.index.put(stamps, np.stack([each.vector for each in good]))

@@ -84,7 +84,7 @@ class PictureIndex:
 
     def put(self, pictures: Mapping[str, Stamp], vectors: NDArray[np.float32]) -> None:
         """Adds these pictures, or their new vectors."""
-        self.remove(path for path in pictures if path in self._keys)
+        self.remove(pictures)
         first = max(self._paths, default=-1) + 1
         keys = range(first, first + len(pictures))
         if keys:
@@ -95,8 +95,10 @@ class PictureIndex:
             self._know(key, path, its)
 
     def remove(self, paths: Iterable[str]) -> None:
+        """Those that are in it."""
         for path in paths:
-            key = self._keys.pop(path)
+            if (key := self._keys.pop(path, None)) is None:
+                continue
             del self._paths[key], self._stamps[path]
             self._graph.remove(key)
 

@@ -65,7 +65,7 @@ def settle_gone(growth: Growth, agreed: bool) -> None:
     if not growth.gone:
         return
     if agreed or growth.replaces:
-        growth.index.remove(set(growth.gone).intersection(growth.index.paths()))
+        growth.index.remove(growth.gone)
         console.note(f"taken out, being gone: {name_paths(growth.gone)}")
     else:
         console.note(f"gone: {name_paths(growth.gone)}; YES=1 takes them out of the index")
