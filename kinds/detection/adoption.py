@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from kinds.detection.detr.export import SIDE, is_detector, side_of
 from kinds.detection.recipe import Boxes, Detection
+from scripts.base import files
 from scripts.base.errors import UserError
+from scripts.intake import metadata
 from scripts.recipes.parts import Batch, Instances
 from scripts.repository import custom
 
@@ -14,10 +15,11 @@ TAKEN = ""  # a folder of Hugging Face's, as others
 THRESHOLD = 0.5
 # Of pictures at once: a detector that attends to all of them takes much memory.
 TOGETHER = Batch(max=8, optimal=4, preferred=(4, 8))
+SIDE = "say the side of the square that the network sees: SIZE=640"
 
 
 def takes(path: Path) -> bool:
-    return is_detector(path)
+    return metadata.of_a_detector(files.read_json(path / "config.json"))
 
 
 def make_recipe(name: str, folder: Path, given: Mapping[str, str]) -> Detection:
@@ -25,7 +27,7 @@ def make_recipe(name: str, folder: Path, given: Mapping[str, str]) -> Detection:
     for word in ("LABELS", "OUTPUT", "PICTURES", "SAMPLE", "WEIGHTS"):
         if given.get(word):
             raise UserError(f"{word}= is not for a detector, whose folder says it all", "omit it")
-    height, width = custom.size(given.get("SIZE", "")) or (side_of(folder),) * 2
+    height, width = custom.size(given.get("SIZE", "")) or (_find_side(folder),) * 2
     if height != width:
         raise UserError("a detector's pictures are squashed into a square", SIDE)
     most = 1  # until it is exported
@@ -38,3 +40,15 @@ def make_recipe(name: str, folder: Path, given: Mapping[str, str]) -> Detection:
         batch=TOGETHER,
         instances=Instances(network_on_gpu=2),
     )
+
+
+def _find_side(folder: Path) -> int:
+    """Of the square that pictures are squashed into: of one that the folder names, or the short
+    side."""
+    path = folder / "preprocessor_config.json"
+    size = files.read_json(path).get("size")
+    if isinstance(size, dict):
+        sides = {size.get("height"), size.get("width"), size.get("shortest_edge")} - {None}
+        if len(sides) == 1 and isinstance(side := sides.pop(), int) and side > 0:
+            return side
+    raise UserError(f"{path} does not name a size with one side", SIDE)

@@ -72,13 +72,17 @@ def build(
     weights: str, hearing: Mapping[str, Any], labels: Path | None
 ) -> tuple[nn.Module, list[str], dict[str, str]]:
     """With the names of its classes, and where its weights come from."""
-    if weights == DRAWN:
+    is_drawn = weights == DRAWN
+    if is_drawn:
         _require_same_hearing(hearing)
-        module, _ = _of_file(WEIGHTS)
-        return module.eval(), [f"drawn {name}" for name in NAMES], of_file(WEIGHTS, None)
-    path = Path(weights)
-    module, classes = _of_file(path)
-    named = lines_of(labels) or [f"class {number}" for number in range(classes)]
+    path = WEIGHTS if is_drawn else Path(weights)
+    state = read_state(path)
+    *_, last, _ = network(1).state_dict()
+    classes = len(state[last]) if last in state else 1  # as many as the file has
+    made = "give the state dict of kinds.sound.network.network(classes), trained further"
+    module = fill_weights(network(classes), state, "this network", path, made)
+    named = [f"drawn {name}" for name in NAMES] if is_drawn else lines_of(labels)
+    named = named or [f"class {number}" for number in range(classes)]
     require_labels(named, classes, labels, path.name)
     return module.eval(), named, of_file(path, None)
 
@@ -103,13 +107,3 @@ def to_onnx(module: nn.Module, how: Hearing, path: Path) -> None:
     examples = {LOG_MEL: torch.zeros(2, 3, how.mels, how.frames), SHARES: torch.ones(2, 3) / 3}
     windows = torch.export.Dim("windows", min=1, max=max(3, how.most_windows))
     save(module, examples, ({0: BATCH, 1: windows}, {0: BATCH, 1: windows}), SCORES, path)
-
-
-def _of_file(path: Path) -> tuple[nn.Module, int]:
-    """With as many classes as the file has."""
-    state = read_state(path)
-    *_, last, _ = network(1).state_dict()
-    classes = len(state[last]) if last in state else 1
-    module = network(classes)
-    made = "give the state dict of kinds.sound.network.network(classes), trained further"
-    return fill_weights(module, state, "this network", path, made), classes

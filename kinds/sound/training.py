@@ -27,7 +27,7 @@ SOUNDS, HELD_BACK = 1600, 320
 LOUDER = 2.0  # or quieter, at most, in logarithms of power
 
 
-def train_sounds(out: Path) -> None:
+def main(to: Path = listener.WEIGHTS) -> None:
     recipe = load(Path(__file__).with_name("sounds.yaml"))
     assert isinstance(recipe, Sound)
     with step(f"making up {SOUNDS} sounds"):
@@ -35,20 +35,15 @@ def train_sounds(out: Path) -> None:
     module = listener.network(len(NAMES))
     score = train(module, heard[:, None], labels, vary_sound, HELD_BACK)
     heard_so = listener.drop_longest(recipe.hearing.model_dump())
-    save(module, score, out, {listener.HEARD: json.dumps(heard_so)})
-    labels_file = out.with_suffix(".txt")
-    if out != listener.WEIGHTS:
-        files.write_bytes(labels_file, "".join(f"drawn {name}\n" for name in NAMES).encode())
+    save(module, score, to, {listener.HEARD: json.dumps(heard_so)})
+    if to != listener.WEIGHTS:
+        files.write(to.with_suffix(".txt"), "".join(f"drawn {name}\n" for name in NAMES))
 
 
 def vary_sound(heard: torch.Tensor) -> torch.Tensor:
     """The same sounds, earlier or later, louder or quieter."""
     later = int(torch.randint(heard.shape[3], ()))
     return heard.roll(later, 3) + torch.empty(len(heard), 1, 1, 1).uniform_(-LOUDER, LOUDER)
-
-
-def main(to: Path = listener.WEIGHTS) -> None:
-    train_sounds(to)
 
 
 if __name__ == "__main__":

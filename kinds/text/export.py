@@ -60,10 +60,12 @@ def export(spec: Classifier, out: Path) -> None:
     bound = BOUNDS[spec.precision]
     with files.whole_folder(out) as draft:
         with step("exporting to ONNX"):
-            inside = halve(classifier.module) if spec.precision == "fp16" else classifier.module
+            inside = classifier.module
+            if spec.precision == "fp16":  # a copy, with float32 scores
+                inside = copy.deepcopy(inside).half()
             remedy = "give another classifier: SENTIMENT="
             with reword_faults(f"PyTorch cannot export {spec.source} to ONNX", remedy):
-                to_onnx(inside, spec.longest, "SCORES", draft / "model.onnx")
+                to_onnx(inside, spec.longest, draft / "model.onnx")
         with step("comparing ONNX with PyTorch"):
             try:
                 agreement = _compare_onnx(classifier, spec, draft)
@@ -95,12 +97,7 @@ def refuse_what_does_not_fit(classifier: Any, spec: Classifier) -> None:
         )
 
 
-def halve(module: Any) -> Any:
-    """A copy that computes in half precision, with float32 scores."""
-    return copy.deepcopy(module).half()
-
-
-def to_onnx(module: Any, longest: int, output: str, path: Path) -> None:
+def to_onnx(module: Any, longest: int, path: Path) -> None:
     import torch
 
     from scripts.artefacts.onnx_file import BATCH, save
@@ -109,7 +106,7 @@ def to_onnx(module: Any, longest: int, output: str, path: Path) -> None:
     mask = torch.ones(2, 16, dtype=torch.int64)
     mask[1, 8:] = 0
     examples = {"INPUT_IDS": torch.full((2, 16), 2000), "ATTENTION_MASK": mask}
-    save(module, examples, ({0: BATCH, 1: tokens}, {0: BATCH, 1: tokens}), output, path)
+    save(module, examples, ({0: BATCH, 1: tokens}, {0: BATCH, 1: tokens}), "SCORES", path)
 
 
 def _compare_onnx(classifier: Any, spec: Classifier, out: Path) -> Agreement:

@@ -25,7 +25,6 @@ from scripts.artefacts.manifest import EXPECTED, MAKERS, NOTHING, of_folder, of_
 from scripts.artefacts.progress import step
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.intake import metadata
 
 if TYPE_CHECKING:
     from kinds.detection.detr.network import Whole
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 # The same arithmetic in a different order; and from the same pixels, read by other code.
 BOUND, READ = Bound(0.001), Bound(0.01)
-SIDE = "say the side of the square that the network sees: SIZE=640"
 
 
 @dataclass(frozen=True)
@@ -56,22 +54,6 @@ class Detr:
             "versions": read_pins(*MAKERS, "transformers"),
             **of_samples(self.samples),
         }
-
-
-def is_detector(folder: Path) -> bool:
-    return metadata.of_a_detector(files.read_json(folder / "config.json"))
-
-
-def side_of(folder: Path) -> int:
-    """Of the square that pictures are squashed into: of one that the folder names, or the short
-    side."""
-    path = folder / "preprocessor_config.json"
-    size = files.read_json(path).get("size")
-    if isinstance(size, dict):
-        sides = {size.get("height"), size.get("width"), size.get("shortest_edge")} - {None}
-        if len(sides) == 1 and isinstance(side := sides.pop(), int) and side > 0:
-            return side
-    raise UserError(f"{path} does not name a size with one side", SIDE)
 
 
 def export(spec: Detr, out: Path) -> None:
