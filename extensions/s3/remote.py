@@ -19,7 +19,7 @@ from botocore.exceptions import ClientError
 
 from extensions.s3.access import Access
 from extensions.s3.bucket import Bucket, Stored, at_once, in_parts
-from extensions.s3.diagnosis import explain_faults
+from extensions.s3.check import explain_faults
 from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.repository.history import SHOWN

@@ -18,7 +18,7 @@ from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.process.start_server import with_s3_keys
 from extensions.s3 import check
 from extensions.s3.access import Access, Keys
-from extensions.s3.diagnosis import explain_faults
+from extensions.s3.check import explain_faults
 from extensions.s3.location import Location, from_settings, parse
 from extensions.s3.place import address_from_containers
 from extensions.s3.remote import Remote, list_in_order
