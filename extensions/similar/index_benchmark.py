@@ -18,8 +18,7 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from extensions.similar.indexing import SAVED_EVERY
-from extensions.similar.picture_index import MadeBy, PictureIndex, Stamp
+from extensions.similar.indexing import SAVED_EVERY, MadeBy, PictureIndex, Stamp
 from scripts.artefacts.exporting import start
 
 DIMENSIONS = 1280  # mobilenet_v2's

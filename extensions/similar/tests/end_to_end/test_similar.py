@@ -28,7 +28,7 @@ from bundle_client import (
     ServerUnreachable,
 )
 from extensions.similar import export
-from extensions.similar.picture_index import PictureIndex
+from extensions.similar.indexing import PictureIndex
 from scripts.base import files
 from tests.plugin import everywhere
 from tests.project import ASSETS, Project, error_lines, free_ports, picture, wait_until
