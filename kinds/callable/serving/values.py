@@ -64,13 +64,7 @@ def _texts(spec: Spec, value: Any) -> NDArray[Any]:
     each = [text.encode() if isinstance(text, str) else text for text in found.ravel()]
     if not all(isinstance(text, bytes) for text in each):
         raise NotAValue(f"{spec.name} is no text, but takes {spec}")
-    return _fill(each, found.shape)
-
-
-def _fill(each: Sequence[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    found = np.empty(len(each), np.object_)
-    found[:] = each
-    return found.reshape(shape)
+    return np.array(each, np.object_).reshape(found.shape)
 
 
 def _numbers(spec: Spec, value: Any) -> NDArray[Any]:
