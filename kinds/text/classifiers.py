@@ -135,16 +135,11 @@ class _Judge(nn.Module):  # type: ignore[misc]
         return scores.to(torch.float32)
 
 
-def encoder() -> Encoder:
+def _minilm() -> Classifier:
     _stay_offline()
     from transformers import AutoModel
 
-    found: Encoder = Encoder(AutoModel.from_pretrained(ENCODER)).eval()
-    return found
-
-
-def _minilm() -> Classifier:
-    means = encoder()
+    means = Encoder(AutoModel.from_pretrained(ENCODER)).eval()
     tokenizer = Tokenizer.from_file(str(ENCODER / "tokenizer.json"))
     lessons = read()
     features = _features(means, tokenizer, [each.text for each in lessons])
