@@ -121,13 +121,17 @@ def _load_operators(location: Location) -> Keys:
         raise UserError(f"cannot load S3 credentials: {fault}", _REMEDY) from None
     if frozen is None or not (frozen.access_key and frozen.secret_key):
         raise UserError("no S3 credentials found", _REMEDY)
-    region = os.environ.get("AWS_REGION") or session.get_config_variable("region") or ""
+    region = os.environ.get("AWS_REGION") or session.get_config_variable("region")
+    if not (region or location.endpoint):
+        raise UserError(
+            "the bucket's region is not set", "for example: export AWS_REGION=eu-central-1"
+        )
     return Keys(
         "your key",
         frozen.access_key,
         frozen.secret_key,
         frozen.token or "",
-        _region(region, location),
+        region or USUAL_REGION,
     )
 
 
@@ -153,12 +157,6 @@ def _load_servers(settings: Settings, operator: Keys) -> Keys:
         raise UserError(f"{where} has no {fault.args[0]} under [default]", _FILE) from None
     token, region = written.get("aws_session_token", ""), written.get("region", operator.region)
     return Keys("the server's key", key, secret, token, region, s3_server_credentials.name)
-
-
-def _region(region: str, location: Location) -> str:
-    if region or location.endpoint:
-        return region or USUAL_REGION
-    raise UserError("the bucket's region is not set", "for example: export AWS_REGION=eu-central-1")
 
 
 @cache

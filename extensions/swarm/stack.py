@@ -9,7 +9,6 @@ import shutil
 import socket
 import subprocess
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -188,7 +187,9 @@ class SwarmStack(Servers):
 
     def _spread(self, stack: dict[str, Any], wanted: State) -> None:
         """An update starts a server before it stops one, on whichever node: all may end on one."""
-        if more := spread.to_move(self._counts()):
+        lie = [task.node for task in self.tasks()]
+        counts = {node.name: lie.count(node.name) for node in self.nodes() if node.takes}
+        if more := spread.to_move(counts):
             replicas = stack["services"][SERVER]["deploy"]["replicas"]
             console.note("spreading the servers over the nodes again")
             with suppress(UserError):  # where a node takes none
@@ -196,12 +197,6 @@ class SwarmStack(Servers):
                 self.wait_until_settled(wanted.fingerprint)
             self._deploy(stack)
             self.wait_until_settled(wanted.fingerprint)
-
-    def _counts(self) -> Counter[str]:
-        """Servers of each node that takes some."""
-        counts = Counter({node.name: 0 for node in self.nodes() if node.takes})
-        counts.update(task.node for task in self.tasks() if task.node in counts)
-        return counts
 
     def find_address(self, known: State, address: str) -> Address:
         """At the balancer here."""
