@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bundle_serving.process.exposure import is_loopback
 from extensions.s3.location import Location, from_settings
 from extensions.s3.settings import s3_port
 from scripts import bootstrap
@@ -18,8 +19,6 @@ from scripts.settings.settings import Settings
 if TYPE_CHECKING:
     from extensions.s3.remote import Remote
 
-# Inside a container, these mean the container.
-THIS_MACHINE = ("localhost", "127.0.0.1")
 OWN_SERVER = "s3"  # its service name in compose.yaml
 
 # Key files, readable by their owner and by the containers that get them.
@@ -82,7 +81,7 @@ class S3:
 
 def address_from_containers(location: Location, settings: Settings) -> Location:
     """The same location as seen from a container."""
-    if location.host not in THIS_MACHINE:
+    if not is_loopback(location.host):  # which in a container is the container
         return location
     if location.port == s3_port.value_in(settings) and OPERATOR.exists():
         return location.on_host(OWN_SERVER)

@@ -84,10 +84,11 @@ def test_versions_lie_beside_what_is_served() -> None:
     assert from_settings(settings_with()) is None
 
 
-def test_a_container_sees_this_machine_by_another_name_or_not_at_all() -> None:
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.0.1.1"])
+def test_a_container_sees_this_machine_by_another_name_or_not_at_all(host: str) -> None:
     assert address_from_containers(AWS, settings_with()) is AWS
     with pytest.raises(UserError, match="containers cannot reach") as refused:
-        address_from_containers(parse("s3://http://localhost:9999/models/a"), settings_with())
+        address_from_containers(parse(f"s3://http://{host}:9999/models/a"), settings_with())
     assert "if make s3-up started it: S3_PORT=9999" in refused.value.remedy
 
 
