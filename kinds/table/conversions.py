@@ -22,12 +22,6 @@ ELSEWHERE = "serve it with FLAVOUR=cpu or FLAVOUR=local"
 MULTICLASS = 2  # treelite's TaskType::kMultiClf
 
 
-def convert_graph(original: Original, name: str) -> Any:
-    remedy = "serve a model of numbers alone, without parts of your own"
-    with reword_faults(f"{name} cannot be converted to ONNX", remedy):
-        return original.as_onnx()
-
-
 def with_one_output(model: Any, width: int) -> Any:
     """The last one: a classifier's probabilities come after its label."""
     graph = model.graph

@@ -27,7 +27,7 @@ from scripts.artefacts.manifest import (
 from scripts.artefacts.progress import step, tell
 from scripts.artefacts.workspace import FOREST
 from scripts.base import files
-from scripts.base.errors import UserError
+from scripts.base.errors import UserError, reword_faults
 
 # The same arithmetic in half as many bits.
 BOUND = Bound(0.001)
@@ -70,7 +70,9 @@ def export(spec: Table, out: Path) -> None:
     if spec.labels:
         tell_repeated(classes)
     with step("converting it to ONNX"):
-        model = conversions.convert_graph(original, name)
+        remedy = "serve a model of numbers alone, without parts of your own"
+        with reword_faults(f"{name} cannot be converted to ONNX", remedy):
+            model = original.as_onnx()
     asked = rows.draw_rows(model.graph, original.width, ROWS)
     if spec.samples:
         own = rows.read(spec.samples, original.columns, original.width)
