@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import copy
 import hashlib
 import re
@@ -27,6 +28,8 @@ from scripts.steps.vision import torchvision
 if TYPE_CHECKING:
     from scripts.steps.checked import Made
 
+# Where training scripts put the weights in their files.
+BENEATH = ("state_dict", "model_state_dict", "model")
 # What to give in the place of weights that do not fit.
 MADE_THERE = "give the state dict of one that torchvision made, fine-tuned or not"
 ITS_ARCH = (
@@ -206,15 +209,18 @@ def read_state(path: Path) -> dict[str, torch.Tensor]:
         else:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of what is refused
-                loaded = torch.load(path, map_location="cpu", weights_only=True)
+                # What it was trained with: torchvision's own script saves that beside the weights.
+                with torch.serialization.safe_globals([argparse.Namespace]):
+                    loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as fault:  # torch and safetensors raise a dozen kinds for other files
-        beside = re.search(r"GLOBAL (\S+) was not an allowed", str(fault))
+        beside = re.search(r"GLOBAL (\S+) (?:was not an allowed|whose module)", str(fault))
         raise UserError(
             f"{path.name} cannot be read as weights"
-            + (f": it holds a {beside[1]}, which is code" if beside else ""),
+            + (f": it holds {beside[1]}, which is code" if beside else ""),
             "give a state dict: torch.save(model.state_dict(), path), or .safetensors",
         ) from None
-    inner = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else loaded
+    beneath = [loaded.get(key) for key in BENEATH] if isinstance(loaded, dict) else []
+    inner = next((each for each in beneath if isinstance(each, dict)), loaded)
     if not isinstance(inner, dict):
         raise UserError(
             f"{path.name} contains a {type(inner).__name__}, not a state dict",
@@ -226,7 +232,11 @@ def read_state(path: Path) -> dict[str, torch.Tensor]:
             "not a state dict",
             "save it with torch.save(model.state_dict(), path)",
         )
-    return {str(name).removeprefix("module."): tensor for name, tensor in inner.items()}
+    state = {str(name): tensor for name, tensor in inner.items()}
+    # Lightning, torch.compile and DataParallel put one before all names, as no network here does.
+    while len({name.split(".")[0] for name in state}) == 1 and all("." in each for each in state):
+        state = {name.partition(".")[2]: tensor for name, tensor in state.items()}
+    return state
 
 
 def fill_weights(

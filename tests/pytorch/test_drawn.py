@@ -5,6 +5,7 @@ import io
 import json
 import os
 import shutil
+from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -63,12 +64,17 @@ def test_weights_of_another_network_are_refused_in_one_line(tmp_path: Path, arch
 def test_weights_saved_otherwise_are_read_or_refused_by_what_they_hold(tmp_path: Path) -> None:
     module, weights = torchvision.models.squeezenet1_1(num_classes=3), tmp_path / "net.pth"
     state = module.state_dict()
-    save_file({f"module.{name}": each for name, each in state.items()}, tmp_path / "p.safetensors")
-    assert networks.read_state(tmp_path / "p.safetensors").keys() == state.keys()
-    torch.save({"model": state, "epoch": 3}, weights)
-    with pytest.raises(UserError, match=r"net\.pth contains model, epoch, not a state dict"):
+    for wrapper in ("module.", "model.", "module._orig_mod."):
+        wrapped = {f"{wrapper}{name}": each for name, each in state.items()}
+        save_file(wrapped, tmp_path / "p.safetensors")
+        assert networks.read_state(tmp_path / "p.safetensors").keys() == state.keys()
+        torch.save({"model": wrapped, "epoch": 3, "args": Namespace(lr=0.1)}, weights)
+        assert networks.read_state(weights).keys() == state.keys()
+    torch.save({"epoch": 3, "net": state}, weights)
+    with pytest.raises(UserError, match=r"net\.pth contains epoch, net, not a state dict"):
         networks.read_state(weights)
-    torch.save({f"model.{name}": each for name, each in state.items()}, weights)
+    beside = {f"model.{name}": each for name, each in state.items()} | {"mean": torch.zeros(3)}
+    torch.save(beside, weights)
     with pytest.raises(UserError, match=r"its model\.features\.0\.weight is none of") as refused:
         networks.fill_weights(module, networks.read_state(weights), "it", weights)
     assert 'without "model." before their names: features.0.weight' in refused.value.remedy
@@ -76,7 +82,7 @@ def test_weights_saved_otherwise_are_read_or_refused_by_what_they_hold(tmp_path:
         networks.fill_weights(module, state | {"n_averaged": torch.tensor(1)}, "it", weights)
     assert "weights alone: features.0.weight" in refused.value.remedy
     torch.save(module, weights)
-    with pytest.raises(UserError, match=r"it holds a torchvision\.\S+\.SqueezeNet, which is code"):
+    with pytest.raises(UserError, match=r"it holds torchvision\.\S+\.SqueezeNet, which is code"):
         networks.read_state(weights)
 
 
