@@ -135,7 +135,8 @@ def _require_equal(expected: Any, found: Any, otherwise: str) -> Agreement:
     if not agreement.within(BOUND):
         raise UserError(
             f"{otherwise} ({agreement}; {BOUND})",
-            "nothing was changed; this model cannot be converted faithfully",
+            "nothing was changed; this model cannot be converted faithfully; if it splits by "
+            "categories, train it on numbers alone",
         )
     return agreement
 

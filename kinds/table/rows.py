@@ -56,7 +56,8 @@ def _places(path: Path, header: Sequence[str], columns: Sequence[str]) -> list[i
     places = {name: place for place, name in reversed([*enumerate(header)])}
     if missing := [name for name in columns if name not in places]:
         raise UserError(
-            f"{path} has no column {missing[0]}", f"the model's are: {', '.join(columns)}"[:300]
+            f"{path} has no column {missing[0]}, but {', '.join(header)}"[:300],
+            f"the model's are, between commas: {', '.join(columns)}"[:300],
         )
     return [places[name] for name in columns]
 

@@ -71,7 +71,7 @@ def test_labelled_rows(tmp_path: Path, text: str, columns: tuple[str, ...]) -> N
     [
         ("petal,sepal,a,b\n1,2,3,4\n", "does not say which column has the classes"),
         ("petal\n1\n", "does not say which column has the classes"),
-        ("petal,target\n1,iris\n", "has no column sepal"),
+        ("petal,target\n1,iris\n", "has no column sepal, but petal, target"),
         ("petal,sepal,target\n1,red,iris\n", "line 2: could not convert"),
     ],
 )
