@@ -64,7 +64,7 @@ def find_source(name: str) -> Source:
     if path.is_file():
         return _of_file(path.resolve())
     if path.suffix in (*WHOLE, *TORCH) or name.startswith((".", "/", "~")):
-        raise UserError(f"FROM={name} does not exist", describe_taken())
+        raise UserError(f"FROM={name} does not exist", f"check the path, from {Path.cwd()}")
     if name.count("/") > 1 or name.startswith("-"):
         raise UserError(f"FROM={name} is neither a file nor a name on a hub", describe_taken())
     return Source(other=name)

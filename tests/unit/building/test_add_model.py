@@ -321,8 +321,10 @@ def test_where_networks_come_from(network: Path, tmp_path: Path) -> None:
         (str(tmp_path / "two.txt"), "no file of a known kind"),
         (str(tmp_path / "net.safetensors"), "is weights, and no network"),
         ("./none", "does not exist"),
-        ("net.pt2", "does not exist"),
         ("a/b/c", "neither a file nor a name on a hub"),
     ):
         with pytest.raises(UserError, match=re.escape(cause)):
             find_source(wrong)
+    with pytest.raises(UserError, match="does not exist") as missing:
+        find_source("net.pt2")
+    assert missing.value.remedy == f"check the path, from {Path.cwd()}"
