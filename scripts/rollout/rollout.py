@@ -15,8 +15,10 @@ from bundle_serving.health import reason_not_to_trust
 from bundle_serving.infer import Answer, Question
 from scripts.artefacts import samples
 from scripts.artefacts.samples import MOST_PICTURES
+from scripts.artefacts.workspace import Workspace
 from scripts.base import console, interrupts, lock
 from scripts.base.errors import UserError
+from scripts.recipes import configs
 from scripts.recipes.asking import ask_tensors
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, evaluations, history, live
@@ -357,12 +359,22 @@ def ask_uncounted(up_now: Up, model: str, questions: Sequence[Question]) -> Gene
 
 def gists(version: Version, answers: Sequence[Answer]) -> list[Hashable]:
     """As labels, if there are any: another network may order its classes differently."""
-    recipe, listed = version.pipeline.recipe, version.workspace.onnx / "labels.txt"
-    labels = listed.read_text().splitlines() if listed.exists() else []
-    gists = [recipe.gist(each) for each in answers]
+    labels = read_labels(version.workspace)
+    gists = [version.pipeline.recipe.gist(each) for each in answers]
     return [
         labels[each] if isinstance(each, int) and each < len(labels) else each for each in gists
     ]
+
+
+def read_labels(made: Workspace) -> list[str]:
+    listed = made.onnx / configs.LABELS
+    return listed.read_text().splitlines() if listed.exists() else []
+
+
+def has_reordered_labels(made: Workspace, before: Workspace) -> bool:
+    """As of a mistake: what it gets wrong may be none of the pictures that a rollout compares."""
+    now, then = read_labels(made), read_labels(before)
+    return now != then and sorted(now) == sorted(then)
 
 
 def _ask_golden(switch: Switch, up_now: Up) -> None:

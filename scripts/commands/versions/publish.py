@@ -13,6 +13,7 @@ from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.repository import history
 from scripts.repository.shared import Shared
+from scripts.rollout import rollout
 from scripts.server import own_network, served, up
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
@@ -55,5 +56,10 @@ def main() -> None:
         shared.push_version(version)
         shared.record(history.PUBLISHED, version.number, "publish", version.what)
         shared.trim(settings.keep_versions, "publish")
+    if rollout.has_reordered_labels(version.workspace, serving.workspace):
+        console.note(
+            f"its labels are those of version {serving.number} in another order: look whether the"
+            " network was trained with that order"
+        )
     done = f"published: {version.describe()}; next: make rollout{pipeline.option}"
     console.note(done, version=version.number)

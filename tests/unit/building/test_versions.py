@@ -15,6 +15,7 @@ from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.protocol.kserve import ModelConfig
 from scripts.artefacts import samples
 from scripts.artefacts.manifest import Manifest
+from scripts.artefacts.workspace import Workspace
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import configs, pipelines
@@ -22,7 +23,7 @@ from scripts.recipes.layout import CPU
 from scripts.repository import archive, history, layout_number, live
 from scripts.repository.archive import Version
 from scripts.repository.history import BEGINS, PUBLISHED, REMOVED, SERVES, STAYED, Event
-from scripts.rollout import shadow
+from scripts.rollout import rollout, shadow
 from scripts.rollout.preflight import (
     describe_anyway,
     require_room,
@@ -164,6 +165,20 @@ def test_few_answers_decide_nothing_but_that_it_is_far_too_slow() -> None:
     for ms in ([40.0] * 100, [400.0] * 10):
         assert not is_undecided(old, Figures.from_answers(answers(2, ms)), 2)
     assert not is_undecided(old, Figures.from_answers(answers(2, [40.0] * 10, failed=1)), 2)
+
+
+def test_labels_in_another_order_are_noticed(tmp_path: Path) -> None:
+    def make(name: str, text: str | None) -> Workspace:
+        made = Workspace(tmp_path / name)
+        made.onnx.mkdir(parents=True)
+        if text is not None:
+            (made.onnx / "labels.txt").write_text(text)
+        return made
+
+    before, turned = make("1", "cat\ndog\nfox\n"), make("2", "dog\ncat\nfox\n")
+    assert rollout.has_reordered_labels(turned, before)
+    for other in (before, make("3", "cat\ndog\nhen\n"), make("4", None)):
+        assert not rollout.has_reordered_labels(other, before)
 
 
 def test_labels_must_agree_on_enough_pictures() -> None:
