@@ -65,9 +65,10 @@ class WaitingRoom:
         return [each.pid for each in self._leading]
 
     def resume(self) -> None:
-        """What an earlier keeper, which was killed, has handed on."""
-        known, marks = set(), {MODULE, str(self._folder)}
-        for process in Child.find_all_running(lambda each: marks <= {*each.arguments}):
+        """What an earlier keeper, which was killed, has handed on: to the program that is given
+        this folder, whatever its release called it."""
+        known, folder = set(), str(self._folder)
+        for process in Child.find_all_running(lambda each: folder in each.arguments):
             self._leading.append(process)
             for each in copy_listeners(process.pid, self._ports):
                 if (number := os.fstat(each.fileno()).st_ino) in known:

@@ -196,3 +196,21 @@ def test_who_waits_is_not_kept_for_a_door_that_never_comes(tmp_path: Path) -> No
             await ask(waiting, b"x")
 
     asyncio.run(run())
+
+
+def test_who_leads_on_for_a_keeper_of_an_earlier_release_is_known(tmp_path: Path) -> None:
+    """Its module had another name."""
+
+    async def run(program: int) -> None:
+        room = WaitingRoom("127.0.0.1", free_ports(1), tmp_path)
+        room.resume()
+        assert room.leading == [program]
+        room.close()
+        await asyncio.wait_for(wait_for_end(room), 60)
+
+    command = [sys.executable, "-c", "import time; time.sleep(600)", str(tmp_path), "127.0.0.1"]
+    with subprocess.Popen(command) as program:
+        try:
+            asyncio.run(run(program.pid))
+        finally:
+            program.kill()
