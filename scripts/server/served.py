@@ -37,11 +37,12 @@ def brings_up(pipeline: Pipeline) -> str:
 
 
 def explain_cut_off(pipeline: Pipeline, cut: Event) -> str:
-    """A switch that began and did not end, in which either version may answer."""
+    """A switch that began and did not end, in which either version may answer, or a try of one."""
     what = f"the {cut.how} of {f'{pipeline.mark} version {cut.version}'.strip()}"
     if holder := lock.find_holder(lock.OF_CHANGES):
         return f"{what} is under way ({holder})"
-    return f"{what} was interrupted, and it may be what answers; to recover: {brings_up(pipeline)}"
+    may = "be asked copies still" if cut.how == history.SHADOW else "be what answers"
+    return f"{what} was interrupted, and it may {may}; to recover: {brings_up(pipeline)}"
 
 
 def describe_server(server: State, version: Version) -> str:

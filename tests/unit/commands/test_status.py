@@ -1,6 +1,7 @@
 """`make status` counts what all of several servers answered, and names another user's server."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -67,5 +68,6 @@ def test_a_switch_that_did_not_end_is_told(tmp_path: Path, monkeypatch: pytest.M
     assert explain_cut_off(main, cut) == (
         "the rollout of version 3 was interrupted, and it may be what answers; to recover: make up"
     )
+    assert "may be asked copies still" in explain_cut_off(main, replace(cut, how="shadow"))
     with lock.one_at_a_time(lock.OF_CHANGES):
         assert "of version 3 is under way (process" in explain_cut_off(main, cut)
