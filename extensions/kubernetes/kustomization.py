@@ -295,9 +295,11 @@ def _certificate(settings: Settings) -> dict[str, str]:
     # Where commands of this machine ask pods, theirs is the one that `make cluster-up` makes.
     if settings.tls_cert is None and settings.flavour != FLAVOUR:
         folder = TARGET.with_name(f"{TARGET.name}-tls")
-        certificate.ensure(
-            folder, [SERVICE, *certificate.list_names(settings.bind, settings.allowed_hosts)]
-        )
+        hosts = [SERVICE, *certificate.list_names(settings.bind, settings.allowed_hosts)]
+        try:
+            certificate.ensure(folder, hosts)
+        except certificate.NoCertificate as fault:
+            raise UserError.from_fault(fault) from None
     return {name: (folder / name).read_text() for name in (CERTIFICATE, PRIVATE_KEY)}
 
 

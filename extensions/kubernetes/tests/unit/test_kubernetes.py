@@ -391,6 +391,16 @@ def test_what_was_pushed_from_here_is_named_exactly(
     assert export == f"{REGISTRY}/triton-bundle-export:{__version__}", "it was not pushed"
 
 
+def test_without_openssl_it_says_so(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(kustomization, "find_digest", lambda _: "")
+    with pytest.raises(UserError, match="openssl"):
+        kustomization.write(Settings.load({}, tmp_path / ".env"), REGISTRY)
+    assert not target.exists()
+
+
 def test_a_canarys_pods_are_asked_by_the_others_alone(target: Path, tmp_path: Path) -> None:
     kustomization.write(Settings.load({}, tmp_path / ".env"), REGISTRY)
     objects = built(target)
