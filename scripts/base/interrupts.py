@@ -82,6 +82,10 @@ def _pass_over(number: int, _: FrameType | None) -> None:
     _leave_terminal(number)
 
 
+def has_come() -> bool:
+    return any(signal.getsignal(each) is _pass_over for each in TWICE)
+
+
 def ignore_to_the_end() -> None:
     """Python gives its handlers up as it ends: a second one would then be the exit code."""
     for each in TWICE:
