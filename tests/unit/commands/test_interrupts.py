@@ -116,7 +116,7 @@ def test_one_that_python_does_not_raise_ends_the_program(program: str) -> None:
 
 
 WITH_A_SERVER = """
-import signal, sys
+import sys, time
 from pathlib import Path
 from scripts.base.errors import run_guarded
 from scripts.stacks import temporary
@@ -124,7 +124,8 @@ from scripts.stacks import temporary
 def main():
     with temporary.running("it", ["sleep", "600"], Path(sys.argv[1]), lambda: None) as server:
         print(server, flush=True)
-        signal.pause()
+        while True:  # not signal.pause(), which one that came just before does not end
+            time.sleep(0.01)
 
 sys.exit(run_guarded(main))
 """
@@ -153,7 +154,7 @@ def test_sigterm_leaves_no_temporary_server(tmp_path: Path) -> None:
 
 
 IN_A_TERMINAL = """
-import signal, sys
+import sys, time
 from pathlib import Path
 from scripts.base import interrupts
 from scripts.base.errors import run_guarded
@@ -161,7 +162,8 @@ from scripts.base.errors import run_guarded
 def main():
     try:
         print("begun", flush=True)
-        signal.pause()
+        while True:  # not signal.pause(), which one that came just before does not end
+            time.sleep(0.01)
     finally:
         with interrupts.ignore_interrupts():
             print("cleaning up", flush=True)
