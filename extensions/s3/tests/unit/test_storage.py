@@ -218,7 +218,7 @@ def message_of(url: str) -> str:
     began = time.monotonic()
     with pytest.raises(UserError) as refused:
         check.require_reachable(parse(url), settings_with())
-    assert time.monotonic() - began < 10, "must be reported sooner"
+    assert time.monotonic() - began < 30, "must be reported sooner"
     return f"{refused.value.cause}; {refused.value.remedy}"
 
 
