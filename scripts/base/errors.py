@@ -88,12 +88,12 @@ def run_guarded(main: Callable[[], int | None]) -> int:
         sys.stderr.close()
         return 0
     except Exception as fault:
-        # In the middle of an import, Python and its libraries make another exception of it.
-        if interrupts.has_come():
-            return _end_interrupted(KeyboardInterrupt())
         if refused := of_the_machine(fault):
             _tell(refused)
             return refused.exit_code
+        # In the middle of an import, Python and its libraries make another exception of it.
+        if interrupts.has_come():
+            return _end_interrupted(KeyboardInterrupt())
         raise
 
 
