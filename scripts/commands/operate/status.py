@@ -50,9 +50,6 @@ def main() -> None:
     servers = stack.many.find_addresses(known) if stack.many else {}
     told = models.read_all_totals(servers) if servers else [models.read_totals(known.http)]
     rows = models.list_answered(known.main, told)
-    for pipeline in pipelines.every():
-        if cut := history.cut_off(history.read(pipeline)):
-            console.note(explain_cut_off(pipeline, cut))
     tables.show("lrrrr", ("model", "v", "answered", "failed", "ms each"), rows)
     if stack.many:
         many = f"{len(told)} server{'s' * (len(told) != 1)}"
@@ -71,6 +68,9 @@ def main() -> None:
         stack.many.show()
     else:
         _show_shadows(known.http)
+    for pipeline in pipelines.every():
+        if cut := history.cut_off(history.read(pipeline)):
+            console.note(explain_cut_off(pipeline, cut))
     shown = known.http.certificate
     if shown and (ends := certificate.explain_end(shown, certificate.SOON_S)):
         console.note(f"warning: {ends}; renew TLS_CERT if you set it, then {state.name_start()}")
