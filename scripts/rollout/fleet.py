@@ -16,10 +16,11 @@ from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU
 from scripts.repository.archive import Version
 from scripts.rollout import rollout
+from scripts.rollout.counts import Clients, read_counts
 from scripts.rollout.rollout import Refused
 from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Proved, Up
-from scripts.rollout.verdict import Agreement, Clients, Figures, Seen, read_counts
+from scripts.rollout.verdict import Agreement, Figures, Seen
 from scripts.server.evaluating import One
 from scripts.server.layouts import fingerprint, lay_out_alone
 from scripts.server.served import brings_up

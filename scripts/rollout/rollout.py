@@ -24,11 +24,12 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, evaluations, history, live
 from scripts.repository.archive import Version
 from scripts.rollout import preflight, verdict
+from scripts.rollout.counts import Clients
 from scripts.rollout.labelled import NOT_PROVED, Contest, ContestOfClasses, ContestOfFigures
 from scripts.rollout.preflight import STAYS, describe_anyway
 from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Proved, Switch, Up
-from scripts.rollout.verdict import ENOUGH, FEW, Agreement, Clients, Figures
+from scripts.rollout.verdict import ENOUGH, FEW, Agreement, Figures
 from scripts.server import engines, layouts, served, up
 from scripts.server.evaluating import One
 from scripts.server.recover import find_recovered

@@ -1,19 +1,13 @@
-"""Decides whether a new version may replace the old one: by the answers to our own requests, by
-what doors say of their clients', and by how both versions answered the same."""
+"""Decides whether a new version may replace the old one. Pure functions on measurements."""
 
 from __future__ import annotations
 
-import json
-import time
-import urllib.request
-from collections.abc import Callable, Hashable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from math import ceil, isfinite, log
 
 import numpy as np
 
-from bundle_serving.address import Address
 from scripts.evaluation.sequential import (
     CERTAINTY,
     count_needed,
@@ -31,8 +25,6 @@ RARE = 50
 ENOUGH = ceil(log(1 - CERTAINTY) / log(1 - 1 / RARE))
 # A few milliseconds more do no harm, even if that is many times as much.
 SLACK_MS = 20
-# How often a canary's clients are looked at.
-LOOK_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -112,52 +104,6 @@ class Seen:
             return None
         of_others = f", of the others' {others.failed} of {others.asked:,}" if others.asked else ""
         return f"{self.failed} of {self.asked:,} requests of clients failed{of_others}"
-
-
-def read_counts(address: Address, pipeline: str, version: int | None = None) -> Seen:
-    """In the last minute, to all clients of this pipeline but us; of one version, or of all."""
-    asked = urllib.request.Request(f"{address.url}/page/live.json")
-    with suppress(OSError, ValueError), address.open(asked, timeout=5) as answer:
-        of_it = [
-            each
-            for each in json.load(answer)["series"]
-            if each["pipeline"] == pipeline and version in (None, int(each["version"] or 0))
-        ]
-        return sum((Seen(each["asked"], each["failed"]) for each in of_it), Seen(0, 0))
-    return Seen(0, 0)
-
-
-@dataclass
-class Clients:
-    """Those of a canary's requests that the candidate should have answered."""
-
-    find_addresses: Callable[[], Sequence[Address]]  # of the live servers
-    pipeline: str
-    candidate: str
-    version: int
-    # What an earlier try of the version has left; and what was seen since.
-    _before: Seen = field(init=False)
-    looked: float = field(default=0.0, init=False)
-    _objection: str | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        self._before = self._read()
-
-    def find_objection(self) -> str | None:
-        if self._objection is None and time.monotonic() > self.looked + LOOK_S:
-            seen = self._read()
-            failed = max(0, seen.failed - self._before.failed)
-            live = self._sum(self.pipeline)
-            self._objection = Seen(max(seen.asked, failed), failed).objection(live)
-            self.looked = time.monotonic()
-        return self._objection
-
-    def _read(self) -> Seen:
-        return self._sum(self.candidate, self.version)
-
-    def _sum(self, pipeline: str, version: int | None = None) -> Seen:
-        found = (read_counts(each, pipeline, version) for each in self.find_addresses())
-        return sum(found, Seen(0, 0))
 
 
 @dataclass(frozen=True)

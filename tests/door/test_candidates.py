@@ -27,8 +27,8 @@ from bundle_serving.process import keeper_notes
 from bundle_serving.process.guard import HEADER as ADMIN_KEY
 from bundle_serving.protocol import kserve
 from bundle_serving.protocol.kserve import pb
+from scripts.rollout.counts import Clients
 from scripts.rollout.shadow import Seen
-from scripts.rollout.verdict import Clients
 from tests.door.servers import KEY, MODELS, Behind
 from tests.project import wait_until
 
