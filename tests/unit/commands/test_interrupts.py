@@ -176,7 +176,9 @@ sys.exit(run_guarded(main))
 def test_where_the_terminal_ends_it_is_cleaned_up(tmp_path: Path) -> None:
     """As that of a connection does that breaks."""
     ours, its = os.openpty()
-    command = ["setsid", "--ctty", sys.executable, "-c", IN_A_TERMINAL, str(tmp_path / "cleaned")]
+    # Tests that nohup has started would ignore it, and so would the program.
+    command = ["env", "--default-signal=HUP", "setsid", "--ctty", sys.executable]
+    command += ["-c", IN_A_TERMINAL, str(tmp_path / "cleaned")]
     process = subprocess.Popen(command, cwd=ROOT, stdin=its, stdout=its, stderr=its)
     os.close(its)
     seen = b""
