@@ -228,7 +228,9 @@ def test_an_image_that_a_container_has_is_not_offered_to_go(engine: docker.Docke
     def build(number: int) -> str:
         text = f"FROM debian:bookworm-slim\nLABEL number={number}\n".encode()
         labels = {PROJECT: compose.project}
-        image, _ = engine.images.build(fileobj=io.BytesIO(text), tag="replaced", labels=labels)
+        image, _ = engine.images.build(
+            fileobj=io.BytesIO(text), tag="replaced", labels=labels, rm=True
+        )
         return str(image.id)
 
     first, container = build(1), engine.containers.create("replaced")
