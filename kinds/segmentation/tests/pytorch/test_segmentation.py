@@ -68,6 +68,6 @@ def test_weights_of_the_users_own(tmp_path: Path) -> None:
     torch.save({"fc.weight": torch.zeros(3, 3)}, weights)
     with pytest.raises(UserError, match=f"has no weights of {LRASPP}"):
         segmenters.build(Segmenter(LRASPP, str(weights)))
-    torch.save({segmenters.SCORES: torch.zeros(257)}, weights)
+    torch.save(make_module(LRASPP, 257).state_dict(), weights)
     with pytest.raises(UserError, match="has 257 classes, and a mask at most 256"):
         segmenters.build(Segmenter(LRASPP, str(weights)))
