@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
 
 from bundle_serving import own_steps
 from scripts import bootstrap
@@ -48,7 +49,8 @@ def _find_recipe(name: str, words: Mapping[str, str]) -> Recipe:
         with parts.name_faults(source.kind.__file__):
             made: Recipe = source.kind.make_recipe(name, source.path, given)
         return made
-    return custom.recipe(name, _import_source(name, source, given))
+    folder = folders.own().networks / name
+    return custom.recipe(name, _import_source(folder / _name_onnx(wanted), source, given))
 
 
 def _with_steps(name: str, recipe: Image, words: Mapping[str, str]) -> Image:
@@ -83,26 +85,32 @@ def _with_steps(name: str, recipe: Image, words: Mapping[str, str]) -> Image:
     )
 
 
-def _import_source(name: str, source: sources.Source, given: dict[str, str]) -> dict[str, str]:
-    """The user's words; what FROM= names is a file with a network by then."""
+def _name_onnx(source: str) -> str:
+    """The file that is made of it: as people know that."""
+    path = expand(source).resolve()
+    return f"{path.stem if path.is_file() else path.name}.onnx"
+
+
+def _import_source(out: Path, source: sources.Source, given: dict[str, str]) -> dict[str, str]:
+    """The user's words; what FROM= names is a file with a network by then: this one, alone in its
+    folder, if it has to be made."""
     if source.network:
         return given | {"ONNX": str(source.network)}
     trusted = arguments.load().trust
     sources.require_trusted(source, trusted)
-    folder = folders.own().networks / name
     size = custom.size(given.get("SIZE", ""))
-    asked = {"source": source.other, "out": folder, "size": size}
+    asked = {"source": source.other, "out": out, "size": size}
     if source.by_hand:
         _ensure_tensorflow(source)
         run_here(Step("scripts.steps.from_tensorflow"), *as_words(asked))
-        return given | {"ONNX": str(folder / "model.onnx")}
+        return given | {"ONNX": str(out)}
     # They are in that file then, and no setting of the pipeline.
     os.environ.pop("WEIGHTS", "")
     asked |= {"weights": given.pop("WEIGHTS", "") or "default", "trusted": trusted}
     asked["pictures_given"] = bool(given.get("PICTURES"))
     bootstrap.ensure("hub")
     run_here(Step("scripts.steps.intake"), *as_words(asked))
-    return given | {"ONNX": str(folder / "model.onnx")}
+    return given | {"ONNX": str(out)}
 
 
 def import_version(pipeline: Pipeline, weights: str) -> str:
@@ -112,12 +120,13 @@ def import_version(pipeline: Pipeline, weights: str) -> str:
     is_whole = isinstance(recipe, Image) and recipe.source.endswith(WHOLE)
     if not (is_whole and path.suffix in sources.TORCH and path.is_file()):
         return weights
-    name = f"{pipeline.name}/{files.sha256(path)[:12]}"
-    if not (made := folders.own().networks / name / "model.onnx").is_file():
+    folder = folders.own().networks / pipeline.name / files.sha256(path)[:12]
+    # The same file may have come by another name.
+    made = next(folder.glob("*.onnx"), folder / _name_onnx(weights))
+    if not made.is_file():
         crop = recipe.pictures.crop if isinstance(recipe, Image) else 0
-        _import_source(
-            name, sources.find_source(weights), {"SIZE": "x".join(map(str, sides(crop)))}
-        )
+        size = {"SIZE": "x".join(map(str, sides(crop)))}
+        _import_source(made, sources.find_source(weights), size)
     return str(made)
 
 

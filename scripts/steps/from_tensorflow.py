@@ -1,8 +1,8 @@
 """A network of TensorFlow or Keras -> an ONNX file, compared with TensorFlow itself.
 
-    python -m scripts.steps.from_tensorflow --source birds --out own/networks/birds
+    python -m scripts.steps.from_tensorflow --source birds --out own/networks/birds/birds.onnx
 
-A source is the folder of a SavedModel, or a file of Keras: birds.keras, birds.h5. Out: model.onnx.
+A source is the folder of a SavedModel, or a file of Keras: birds.keras, birds.h5.
 """
 
 import logging
@@ -41,8 +41,8 @@ def main(source: Path, out: Path, size: tuple[int, int] = (USUAL, USUAL)) -> Non
     logging.disable(logging.WARNING)
     # It would write of its own arithmetic between our lines.
     os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
-    with files.whole_folder(out) as draft:
-        convert(source, size, draft / "model.onnx")
+    with files.whole_folder(out.parent) as draft:
+        convert(source, size, draft / out.name)
 
 
 def convert(source: Path, size: tuple[int, int], path: Path) -> None:

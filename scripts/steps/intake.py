@@ -1,10 +1,11 @@
 """A network from where people keep them -> an ONNX file, and what is known of its pictures.
 
-    python -m scripts.steps.intake --source google/vit-base-patch16-224 --out own/networks/vit
+    python -m scripts.steps.intake --source google/vit --out own/networks/vit/vit.onnx
     python -m scripts.steps.intake --source timm/resnet18 --weights random --out …
 
 A source is a folder of Hugging Face, timm or MLflow, a TorchScript or torch.export file, or a name
-on the hub. Out: model.onnx, and about.json: how pictures are prepared, labels, what it gives.
+on the hub. Out: an ONNX file, and about.json beside it: how pictures are prepared, labels, what it
+gives.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def main(
     `size`: height and width; `pictures_given`: the user says how it wants pictures; `trusted`: run
     code that it brings."""
     quieten()
-    with files.whole_folder(out) as draft:
-        found = take(source, weights, size, pictures_given, draft / "model.onnx", trusted)
+    with files.whole_folder(out.parent) as draft:
+        found = take(source, weights, size, pictures_given, draft / out.name, trusted)
         about = {"pictures": found.pictures, "labels": found.labels, "gives": found.gives}
         (draft / metadata.ABOUT).write_text(json.dumps(about, indent=2) + "\n")
 

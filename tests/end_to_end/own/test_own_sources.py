@@ -93,6 +93,7 @@ def test_every_command_means_it(fresh: Project, tmp_path: Path, make_source: Sou
         if has_libb64() or command not in NEEDS_LIBB64:
             given = {name: places.get(word, word) for name, word in given.items()}
             said.append(fresh.made(command, **given))
+    assert f" · {words.get('ARCH', 'birds.onnx')} v1 · " in "".join(said)
     assert not [line for text in said for line in text.splitlines() if OTHERS.search(line)]
     done = fresh.run_command(f"{fresh.path}/.venv/bin/python", "-c", HARMED)
     assert done.stdout.startswith("birds "), done.stderr
