@@ -227,10 +227,16 @@ def _pip(words: list[str]) -> None:
         if full := of_the_machine(Exception(errors[-1])):
             raise full
         raise UserError(
-            f"pip failed: {errors[-1].removeprefix('ERROR: ')}",
+            f"pip failed: {find_broken(output)}{errors[-1].removeprefix('ERROR: ')}",
             "check the network and pip's own settings (PIP_INDEX_URL, PIP_CERT, a proxy), "
             "then run it again; what is installed is kept",
         )
+
+
+def find_broken(output: Sequence[str]) -> str:
+    """Why no index answered, where pip then says that it found nothing there."""
+    broken = re.search(r"""broken by .*?(\w[^'"\]>]*)['"]\)+': /""", "\n".join(output))
+    return f"{broken[1]}; " if broken else ""
 
 
 def _by_pip(layer: str, index: list[str]) -> None:

@@ -146,3 +146,20 @@ def test_uv_is_asked_whether_a_constraint_fits_before_it_has_hashes() -> None:
         "--index-url",
         "https://one/simple",
     ]
+
+
+def test_pip_says_why_no_index_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in filter(re.compile("PIP_").match, list(os.environ)):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    ask = [sys.executable, "-m", "pip", "download", "--dest", str(tmp_path), "torch==0"]
+    for index, proxy, expected in (
+        ("http://127.0.0.1:9/simple", "", "Connection refused; "),
+        ("https://one.invalid/simple", "http://127.0.0.1:9", "Connection refused; "),
+    ):
+        monkeypatch.setenv("PIP_INDEX_URL", index)
+        monkeypatch.setenv("PIP_PROXY", proxy)
+        done = subprocess.run(ask, capture_output=True, text=True)
+        assert bootstrap.find_broken(done.stderr.splitlines()) == expected, done.stderr
+    assert bootstrap.find_broken(["ERROR: No matching distribution found for torch==0"]) == ""
