@@ -153,6 +153,8 @@ def test_pip_says_why_no_index_answers(monkeypatch: pytest.MonkeyPatch, tmp_path
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_RETRIES", "1")
+    for name in ("NO_PROXY", "no_proxy"):  # of this machine's
+        monkeypatch.setenv(name, "127.0.0.1")
     ask = [sys.executable, "-m", "pip", "download", "--dest", str(tmp_path), "torch==0"]
     for index, proxy, expected in (
         ("http://127.0.0.1:9/simple", "", "Connection refused; "),
