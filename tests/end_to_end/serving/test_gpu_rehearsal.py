@@ -174,7 +174,8 @@ def test_the_search_for_settings_runs_whole(gpu: Project) -> None:
         for line in lines:
             assert "unable to create TensorRT context: " in line and "out of memory" in line
     if "make up" in output:
-        assert written.startswith("# mine\n# make tune: 20")
+        # Two copies are what is found best on a busy machine, and then that line stays.
+        assert re.match(r"# mine\n(NETWORK_INSTANCES=2\n\n)?# make tune: 20", written)
         assert re.search(
             r"answers per second at p95 .*; TensorRT on NVIDIA \w+ GPU; .* 1 cores", written
         )
