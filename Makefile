@@ -158,7 +158,7 @@ check: $(if $(ARGS),,lint) $(LAYER)/check ## Lint, types, layers and unit tests,
 test: $(if $(ARGS),,lint) $(LAYER)/test $(APART) ## The same, plus the main pipeline and the door on a real server (ARGS="-k exif")
 	@$(PYTEST) $(or $(ARGS),-m "not long and not rare")
 
-test-all: test ##+ The same, plus the long tests: rollouts under load, S3 faults, the GPU rehearsal, rivals
+test-all: test ##+ The same, plus the long tests: rollouts under load, S3 faults, the GPU rehearsal
 	@$(PYTEST) $(LONG)
 
 test-changed: test ##+ The same, plus the long tests of what has changed: SINCE=main

@@ -14,7 +14,7 @@ WHERE_TOUCHED = re.compile(
     (kinds|extensions)/\w+/tests/(end_to_end|frameworks|pytorch)/
     | tests/(foreign|pytorch)/
     | tests/end_to_end/(keeping|measuring|own)/ | tests/end_to_end/building/test_layers\.py
-    | tests/end_to_end/serving/test_(beyond_this_machine|logs|one_step|several_users|tensors)\.py
+    | tests/end_to_end/serving/test_(beyond_this_machine|one_step|several_users|tensors)\.py
     | tests/door/test_(balancer|candidates|elsewhere|keeper|life|memory|page|processes|relay)\.py
     | tests/door/watching/test_(captures|traces)\.py
     """,
@@ -81,7 +81,7 @@ RULES: dict[str, tuple[str, ...]] = {
         f"{KEEPING}handover.py",
     ),
     "serving/bundle_serving/": (
-        *(f"{SERVING}{each}.py" for each in ("logs", "one_step", "tensors", "together")),
+        *(f"{SERVING}{each}.py" for each in ("one_step", "tensors", "together")),
         *(f"{KEEPING}keeper.py", "kinds/", "tests/pytorch"),
     ),
     "tests/": (),

@@ -134,7 +134,7 @@ PLAIN, KEYED_TLS, TWO, GPU = "plain", "tls and keys", "two processes", "a GPU"
 IMPATIENT, ASKED = "impatient", "impatient, asked from its start"
 
 
-@pytest.fixture(params=[PLAIN, KEYED_TLS])
+@pytest.fixture(params=[PLAIN, pytest.param(KEYED_TLS, marks=pytest.mark.rare)])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
     run_dir, key, models = (tmp_path / name for name in ("run", "admin.key", "models"))
     key.write_text(KEY)

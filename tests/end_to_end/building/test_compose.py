@@ -138,6 +138,7 @@ def test_up_again_does_nothing(alone: Alone, engine: docker.DockerClient) -> Non
         assert output.count(nothing) == 1, output
 
 
+@pytest.mark.rare
 def test_what_cannot_be_had_is_named_in_the_log(alone: Alone) -> None:
     nowhere = {"WEIGHTS": "build/nowhere.pth"}
     refused = alone.compose("up", "--wait", **nowhere)
@@ -160,6 +161,7 @@ def test_what_a_umask_hides_is_named_in_the_log(alone: Alone) -> None:
     alone.up()  # as before
 
 
+@pytest.mark.rare
 def test_a_network_of_ones_own_comes_and_goes(alone: Alone) -> None:
     own = alone.path / "own"
     own.mkdir()
@@ -171,6 +173,7 @@ def test_a_network_of_ones_own_comes_and_goes(alone: Alone) -> None:
     answers(alone.project)
 
 
+@pytest.mark.rare
 def test_a_change_is_a_new_version(alone: Alone) -> None:
     alone.up(DECODE="full")
     history = (alone.path / "build/versions/history.jsonl").read_text()
@@ -179,6 +182,7 @@ def test_a_change_is_a_new_version(alone: Alone) -> None:
     assert alone.project.served_version.name == "1"
 
 
+@pytest.mark.rare
 def test_make_goes_on_with_what_compose_made_and_compose_with_what_make_did(alone: Alone) -> None:
     (alone.path / ".venv").symlink_to(Path(__file__).parents[3] / ".venv")
     project = alone.project

@@ -75,7 +75,7 @@ def program(tmp_path: Path) -> Iterator[Program]:
     made.call("down")
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_serves_from_its_wheel_alone(program: Program) -> None:
     for seed, name in enumerate(("birds.onnx", "other.onnx")):
         draw_network(program.home / name, seed)

@@ -144,6 +144,7 @@ def test_one_that_does_not_start_changes_nothing(served: Project) -> None:
     assert "refused: " in line
 
 
+@pytest.mark.rare
 def test_what_a_killed_make_leaves_is_put_right_by_the_next(served: Project) -> None:
     """In the midst of a hand-over, and at its end."""
     for said, settings in (

@@ -93,6 +93,7 @@ def test_ctrl_c_during_the_export(project: Project) -> None:
     assert "up:" in project.made("up")
 
 
+@pytest.mark.rare
 def test_kill_9_during_the_export(project: Project) -> None:
     shutil.rmtree(project.path / "build" / "versions")
     project.settings |= SMALL
@@ -257,6 +258,7 @@ def test_without_an_engine_the_local_flavour_is_chosen(project: Project) -> None
     assert "FLAVOUR=cpu needs Docker" in line and "FLAVOUR=local" in line
 
 
+@pytest.mark.rare
 def test_the_operators_key_gone_replaced_and_spoilt(project: Project) -> None:
     """Whatever becomes of its file, the next `up` serves with the key that is then there."""
     file = project.path / "build" / "key" / "admin.key"
@@ -288,6 +290,7 @@ def test_the_operators_key_gone_replaced_and_spoilt(project: Project) -> None:
     assert project.make("classify", IMG="model_repository/preprocessing/warmup").returncode == 0
 
 
+@pytest.mark.rare
 def test_a_damaged_note_of_the_running_server(project: Project) -> None:
     """It goes on; down finds it all the same."""
     project.made("up")

@@ -188,6 +188,7 @@ def repeating(tmp_path: Path, exported: Path) -> Iterator[Project]:
     made.end()
 
 
+@pytest.mark.rare
 def test_no_answer_outlives_its_version(repeating: Project) -> None:
     """Of a picture that every version and each of its processes was asked before."""
     photo = picture((1600, 1200))
@@ -227,6 +228,7 @@ def hits(project: Project) -> float:
     return sum(map(float, re.findall(r"^bundle_cache_hits_total\{.*\} (.*)$", text, re.M)))
 
 
+@pytest.mark.rare
 def test_copies_tell_what_a_version_would_have_answered(own_program: Project) -> None:
     """Nobody sees it, and it goes; a rollout that begins with it stops, where no proof saw why."""
     first, alike = serving(own_program), published(own_program, MAX_MEGAPIXELS="40")
@@ -397,6 +399,7 @@ def test_a_broken_config(local: Project, candidate: Path) -> None:
         config.write_text(kept)
 
 
+@pytest.mark.rare
 def test_labels_that_nobody_knows_again(local: Project, assets: Path) -> None:
     """The weights of the live version are trained; those of the next are random, which each of its
     labels says; and then random ones that say they are not."""
@@ -413,6 +416,7 @@ def test_labels_that_nobody_knows_again(local: Project, assets: Path) -> None:
     refused(local, "but MIN_AGREEMENT requires 20%", random)
 
 
+@pytest.mark.rare
 def test_files_that_change_meanwhile(local: Project) -> None:
     """Triton then loads a model again, as its config on disk says, whenever something that needs it
     is loaded: of the candidate say."""
@@ -428,6 +432,7 @@ def test_files_that_change_meanwhile(local: Project) -> None:
         assert "is live; 0 of " in local.made("rollback")
 
 
+@pytest.mark.rare
 def test_a_rollback_outlasts_the_next_up(own_program: Project) -> None:
     """Though the program here is that of the version that was left; and what an earlier version was
     is rolled out when it is published again."""

@@ -40,6 +40,7 @@ OFTEN = {
 }
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("served", ["local"], indirect=True)
 def test_what_is_done_most_is_undone(served: Project) -> None:
     subject = Subject(served.root(), served.http, served.grpc)

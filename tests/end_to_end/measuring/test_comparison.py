@@ -30,6 +30,7 @@ def photo(tmp_path: Path) -> str:
     return str(tmp_path / "noise.jpg")
 
 
+@pytest.mark.rare
 def test_all_see_the_same_on_a_photo(project: Project, photo: str) -> None:
     only = "textbook,fastapi,bundle-grpc,bundle-socket,alone"
     project.made("rivals", QUICK="1", IMAGES=photo, ONLY=only, DRAFT="1")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import grpc
 import numpy as np
+import pytest
 
 from bundle_door.watching.drift import ANSWERS
 from bundle_serving.protocol import kserve
@@ -107,6 +108,7 @@ def a_reference_outlives_the_server(project: Project) -> None:
     assert max(indices(project).values()) < 0.1
 
 
+@pytest.mark.rare
 def test_answers_that_move_away_from_the_reference(served: Project, tmp_path: Path) -> None:
     a_reference_outlives_the_server(served)
     answered(served, 255)

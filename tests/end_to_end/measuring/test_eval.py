@@ -30,6 +30,7 @@ COUNT = 480  # sixty of each class, so that classes can be told
 ITEMS = COUNT + 1  # with one that is no picture
 
 
+@pytest.mark.rare
 def test_photos_of_classes_by_number(served: Project, tmp_path: Path) -> None:
     """With random weights, which know nothing, all is measured just the same."""
     tmp_path.chmod(0o755)  # containers do not run as root
@@ -107,6 +108,7 @@ def ask_drawn(project: Project, blur: float) -> None:
             client.classify(content.getvalue())
 
 
+@pytest.mark.rare
 def test_blurred_pictures_lower_what_is_estimated(drawn: Project, labelled: Path) -> None:
     drawn.made("eval", EVAL=str(labelled))
     ask_drawn(drawn, blur=0)
@@ -158,6 +160,7 @@ def test_labels_in_another_order_are_found(drawn: Project, labelled: Path, tmp_p
     assert shifted == [LABELS[(number + 3) % len(LABELS)] for number in range(len(LABELS))]
 
 
+@pytest.mark.rare
 def test_photos_are_called_what_pytorch_calls_them(
     drawn: Project, assets: Path, tmp_path: Path
 ) -> None:
@@ -202,6 +205,7 @@ def spoil(weights: Path, out: Path, noise: float) -> Path:
     return out
 
 
+@pytest.mark.rare
 def test_a_rollout_is_judged_by_labelled_pictures(
     drawn: Project, labelled: Path, trained: Path, tmp_path: Path
 ) -> None:

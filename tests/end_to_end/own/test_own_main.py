@@ -100,6 +100,7 @@ def test_a_network_of_ones_own_is_the_main_one(fresh: Project, tmp_path: Path) -
             assert client.classify(picture()).labels[0].label in LABELS
 
 
+@pytest.mark.rare
 def test_every_command_means_the_main_one(fresh: Project, tmp_path: Path) -> None:
     words = {"FROM": f"{tmp_path}/birds.onnx", "LABELS": f"{tmp_path}/birds.txt"}
     fresh.made("up", **words)
@@ -276,7 +277,7 @@ def postprocess(scores):
 """
 
 
-@pytest.mark.parametrize("steps", ["3", "1"])
+@pytest.mark.parametrize("steps", ["1", pytest.param("3", marks=pytest.mark.rare)])
 def test_steps_of_ones_own(fresh: Project, tmp_path: Path, steps: str) -> None:
     words = {"FROM": f"{tmp_path}/birds.onnx", "LABELS": f"{tmp_path}/birds.txt"}
     fresh.made("up", **words, STEPS=steps, NAME="usual")
@@ -301,6 +302,7 @@ def test_steps_of_ones_own(fresh: Project, tmp_path: Path, steps: str) -> None:
     assert "own version 2" in fresh.made("publish", MODEL="own")
 
 
+@pytest.mark.rare
 def test_a_backup_has_ones_own_steps(fresh: Project, tmp_path: Path) -> None:
     """And what they import: nothing of them is anywhere else by then."""
     words = {"FROM": f"{tmp_path}/birds.onnx", "LABELS": f"{tmp_path}/birds.txt"}

@@ -117,6 +117,7 @@ def test_bad_pictures_fail_alone(one: Project) -> None:
     assert all(each.labels for each in results[::2])
 
 
+@pytest.mark.rare
 def test_the_cascade_takes_the_network_from_it(one: Project) -> None:
     """And loads the step that it shares with the three."""
     (one.path / "noise.jpg").write_bytes(picture())

@@ -28,7 +28,7 @@ from scripts.artefacts.workspace import Workspace
 from scripts.recipes import pipelines
 from scripts.steps import engine, gate
 from tests.pipelines import ask_by_command, find_served, not_ready, pictures_by_pytorch
-from tests.plugin import Bring, everywhere
+from tests.plugin import Bring
 from tests.project import Project, picture
 
 # Of each pipeline.
@@ -51,6 +51,7 @@ def ask(http: str, model: str, file: bytes, *outputs: str) -> list[Any]:
         client.close()
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("name", ["", *KINDS])
 def test_each_pipeline_proves_itself(
     served: Project, bring: Bring, name: str, tmp_path: Path
@@ -125,7 +126,6 @@ def test_hours_in_which_only_the_keeper_asks_count_nothing(together: Project) ->
     assert before[1] and any(line.startswith("bundle_answer_") for line in before[0])
 
 
-@everywhere
 @pytest.mark.long
 def test_all_are_ready_and_answer_at_once(together: Project) -> None:
     """What a pipeline was made with once stays, without naming it again."""
@@ -198,7 +198,6 @@ def compared(together: Project, assets: Path) -> Compared:
     return Compared(together.http, photos, pictures_by_pytorch(weights, photos))
 
 
-@everywhere
 @pytest.mark.long
 def test_pictures_are_answered_as_by_pytorch(compared: Compared) -> None:
     """In the precision that was proved on this machine, and decoded as by default."""

@@ -108,6 +108,7 @@ def test_what_was_kept_is_asked_again(keeping: Project, tmp_path: Path) -> None:
     assert "IMAGES=photos" in line
 
 
+@pytest.mark.rare
 def test_another_version_is_asked_again(keeping: Project) -> None:
     ask(keeping, "again", draw(1))
     assert "published: version 2" in keeping.made("publish", MAX_MEGAPIXELS="40")
@@ -120,6 +121,7 @@ def test_another_version_is_asked_again(keeping: Project) -> None:
     assert count_kept(keeping) == before  # of what a rollout asks, nothing is kept
 
 
+@pytest.mark.rare
 @pytest.mark.skipif(not parts.find("place"), reason="nothing here knows S3")
 def test_a_copy_on_s3_grows_and_forgets(keeping: Project, tmp_path: Path) -> None:
     (port,) = free_ports(1)
@@ -150,6 +152,7 @@ def test_a_copy_on_s3_grows_and_forgets(keeping: Project, tmp_path: Path) -> Non
         assert picture not in files and not any(b"second" in each for each in files)
 
 
+@pytest.mark.rare
 @pytest.mark.skipif(not parts.find("place"), reason="nothing here knows S3")
 def test_what_comes_moves_to_s3_when_that_is_there(keeping: Project, tmp_path: Path) -> None:
     (port,) = free_ports(1)

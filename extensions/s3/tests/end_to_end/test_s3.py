@@ -319,6 +319,7 @@ def rolled(place: Place, exported: Path) -> Iterator[Project]:
         project.make("down")
 
 
+@pytest.mark.rare
 def test_a_restart_a_rollout_and_the_way_back_on_s3(
     rolled: Project, place: Place, tmp_path: Path
 ) -> None:

@@ -30,7 +30,6 @@ from bundle_client import (
 from extensions.similar import export
 from extensions.similar.indexing import PictureIndex
 from scripts.base import files
-from tests.plugin import everywhere
 from tests.project import ASSETS, Project, error_lines, free_ports, picture, wait_until
 
 locally = pytest.mark.parametrize("served", ["local"], indirect=True)
@@ -95,7 +94,6 @@ def containers(project: Project, service: str) -> list[Any]:
     )
 
 
-@everywhere
 def test_make_similar_prints_the_most_alike_first(similar: Project) -> None:
     (similar.path / "photos" / "letter.jpg").write_text("Dear Sir or Madam")
     asked = similar.make("similar", IMG="photos/mug.jpg", IN="photos", JSON="1", TOP="2")

@@ -29,6 +29,8 @@ from scripts.stacks.state import State
 from tests.plugin import require_docker
 from tests.project import run, wait_until
 
+pytestmark = pytest.mark.rare
+
 IMAGE = "debian:bookworm-slim"
 NAME = "updates"
 WAITS = ["sh", "-c", "echo I am here; trap exit TERM; sleep 1000 & wait"]

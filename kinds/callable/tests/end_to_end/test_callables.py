@@ -332,6 +332,7 @@ def test_what_fails_says_so_in_one_line_and_fails_nobody_else(served: Project, t
     assert answers[1:] == [str([[12.0, 2.0 * number]]) for number in (6, 7, 8)]
 
 
+@pytest.mark.rare
 @on_a_gpu_too
 def test_a_decoupled_one_has_as_many_answers_as_it_likes(served: Project, own: Path) -> None:
     """Each by itself in a stream over gRPC; over HTTP all together."""
@@ -366,6 +367,7 @@ def streamed(project: Project, text: str, headers: dict[str, str] | None) -> lis
         return [answers.get(timeout=60) for _ in range(2)]
 
 
+@pytest.mark.rare
 @on_a_gpu_too
 def test_what_dies_comes_back(served: Project, two: Path) -> None:
     began = served.server_began()

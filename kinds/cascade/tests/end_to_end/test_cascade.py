@@ -13,6 +13,7 @@ from tests.project import Project, picture
 from tests.screens.browser import opened
 
 
+@pytest.mark.rare
 @pytest.mark.skipif(not has_libb64(), reason=f"no perf_analyzer here: {LIBB64_REMEDY}")
 @pytest.mark.parametrize("served", ["local"], indirect=True)
 def test_it_is_measured_beside_its_large_network(

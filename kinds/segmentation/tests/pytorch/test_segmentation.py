@@ -39,6 +39,7 @@ def test_pixels_are_of_torchvisions_classes(whole: Whole, tmp_path: Path) -> Non
     assert agreement.top1_equal == len(photos) and agreement.max_difference < 0.001
 
 
+@pytest.mark.rare
 def test_tensorrt_makes_uint8_of_floats(whole: Whole, tmp_path: Path) -> None:
     """Of integers its documentation says nothing."""
     segmenters.to_onnx(Classes(whole.network, "fp16").eval(), tmp_path / "model.onnx")
