@@ -36,7 +36,7 @@ from tests.project import (
 from tests.stand_ins import rehearse
 
 # Short looks at each version: what is tested here is not which of two is faster.
-QUICK = {"WATCH_SECONDS": "1", "MAX_P99_RATIO": "20", "START_TIMEOUT": "30"}
+QUICK = {"WATCH_SECONDS": "1", "MAX_P99_RATIO": "20"}
 
 
 def brought_up(folder: Path, exported: Path, flavour: str, **settings: str) -> Project:
