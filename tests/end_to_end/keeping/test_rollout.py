@@ -265,7 +265,7 @@ def test_no_way_back_and_nothing_to_roll_out(local: Project) -> None:
     assert "no version was live before" in line
     (line,) = error_lines(local.make("rollout", VERSION="99").stderr)
     assert "there is no version 99" in line and "make history" in line
-    (line,) = error_lines(local.make("rollout", CANARY="some").stderr)
+    (line,) = error_lines(local.make("rollout", "CANARY=some").stderr)
     assert "CANARY=some must be between 1 and 99" in line
     assert "nothing changed" in local.made("publish")
 
