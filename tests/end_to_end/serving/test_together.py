@@ -35,7 +35,7 @@ from tests.project import Project, picture
 LOOKS = 30
 
 # The main pipeline always, and each other with its kind.
-KINDS = [pytest.param(name, marks=pytest.mark.long) for name in find_served()]
+KINDS = [pytest.param(name, marks=pytest.mark.rare) for name in find_served()]
 PHOTOS = ("mug.jpg", "car.jpg", "vulture.jpeg")
 
 
@@ -51,7 +51,6 @@ def ask(http: str, model: str, file: bytes, *outputs: str) -> list[Any]:
         client.close()
 
 
-@pytest.mark.rare
 @pytest.mark.parametrize("name", ["", *KINDS])
 def test_each_pipeline_proves_itself(
     served: Project, bring: Bring, name: str, tmp_path: Path
