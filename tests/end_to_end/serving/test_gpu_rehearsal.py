@@ -379,9 +379,10 @@ def test_a_plan_computes_texts_of_all_lengths(gpu: Project) -> None:
         assert [short.label, long.label] == ["positive", "negative"]
 
 
-@pytest.mark.rare
+@RARE
 def test_another_network_is_rolled_out_and_back(gpu: Project) -> None:
     """Both plans are loaded at once meanwhile."""
+    gpu.made("up")
     before = plan_of(gpu)
     output = gpu.made("publish", ARCH="squeezenet1_1", WEIGHTS="random")
     assert "PASSED TensorRT.trtexec" in output and "- network: top-1 equal" in output
@@ -594,7 +595,7 @@ def by_compose_alone(gpu: Project, **settings: str) -> Iterator[Callable[..., st
         compose("down", "--volumes")
 
 
-@pytest.mark.rare
+@RARE
 def test_compose_alone_does_the_same(gpu: Project) -> None:
     small = {"ARCH": "squeezenet1_1", "WEIGHTS": "random", "PREPROCESS": "python"}
     stages = (
@@ -611,7 +612,7 @@ def test_compose_alone_does_the_same(gpu: Project) -> None:
             assert all(step in log for step in expected), log
 
 
-@pytest.mark.rare
+@RARE
 def test_compose_alone_takes_in_a_network_of_ones_own(gpu: Project) -> None:
     """And make serves the same pipeline then."""
     own = gpu.path / "own"
