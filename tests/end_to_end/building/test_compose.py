@@ -175,6 +175,7 @@ def test_a_network_of_ones_own_comes_and_goes(alone: Alone) -> None:
 
 @pytest.mark.rare
 def test_a_change_is_a_new_version(alone: Alone) -> None:
+    alone.up()
     alone.up(DECODE="full")
     history = (alone.path / "build/versions/history.jsonl").read_text()
     assert [json.loads(line)["version"] for line in history.splitlines()] == [1, 2]
