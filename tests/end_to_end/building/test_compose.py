@@ -185,6 +185,7 @@ def test_a_change_is_a_new_version(alone: Alone) -> None:
 
 @pytest.mark.rare
 def test_make_goes_on_with_what_compose_made_and_compose_with_what_make_did(alone: Alone) -> None:
+    alone.up()
     (alone.path / ".venv").symlink_to(Path(__file__).parents[3] / ".venv")
     project = alone.project
     output = project.made("up", FLAVOUR="cpu")
