@@ -3,7 +3,9 @@
 from scripts.settings.setting import Part, text
 
 namespace = text(
-    "default", "The namespace of a Kubernetes cluster for `make cluster-up`.", Part.COMMAND
+    "default",
+    "The namespace of a Kubernetes cluster for `make cluster-up` and `make kubernetes`.",
+    Part.COMMAND,
 )
 context = text(
     "",

@@ -86,8 +86,8 @@ class Served(Group):
     )
     weights = path_or(
         ("default", "random"),
-        """default: torchvision's own, downloaded and verified. A .pth or .safetensors file. Or
-        random: untrained, for a trial run; every label then says so.""",
+        """default: torchvision's own, downloaded and verified. A .pth, .ckpt or .safetensors file.
+        Or random: untrained, for a trial run; every label then says so.""",
         VERSION,
     )
     precision = choice(

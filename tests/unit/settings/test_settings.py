@@ -275,6 +275,10 @@ def test_the_documents_are_as_they_are_written(path: Path, written: object) -> N
     assert path.read_text() == written()
 
 
+def test_a_copy_of_the_example_sets_nothing() -> None:
+    assert dotenv_file.read(documents.EXAMPLE) == {}
+
+
 def test_the_page_of_a_new_kind_is_found(tmp_path: Path) -> None:
     project = Project.copy(tmp_path / "one")
     files.write(project.path / "kinds" / "sum" / "README.md", "# The sum of pixels\n")
