@@ -65,11 +65,12 @@ def until_it_answers(
 ) -> None:
     began = time.monotonic()
     while reason := reason_to_wait():
-        if not alive() or time.monotonic() > began + START_TIMEOUT_S:
-            raise UserError(
-                f"{name} does not start: {first_error(log()) or reason}",
-                "make doctor shows the usual causes",
-            )
+        is_alive = alive()
+        if not is_alive or time.monotonic() > began + START_TIMEOUT_S:
+            said = log()
+            last = said.rstrip().rpartition("\n")[2][:300]
+            cause = first_error(said) or (reason if is_alive else f"it ended; it last said: {last}")
+            raise UserError(f"{name} does not start: {cause}", "make doctor shows the usual causes")
         time.sleep(0.1)
 
 

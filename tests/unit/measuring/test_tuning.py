@@ -240,6 +240,15 @@ def test_who_does_not_start_is_passed_over_and_nothing_is_left(
     assert str(full) in line and "out of memory" in line
 
 
+def test_who_ends_without_an_error_is_told_with_what_it_last_said(tmp_path: Path) -> None:
+    command = ["sh", "-c", "echo loading; echo all is well"]
+    with (
+        pytest.raises(UserError, match="the server does not start: it ended; it last said: all is"),
+        temporary.running("the server", command, tmp_path / "log", lambda: "nobody listens"),
+    ):
+        pass
+
+
 def test_where_nobody_else_starts_there_is_no_verdict() -> None:
     start = OnGpu("fp16", Share(2, 1), Share(2, 1))
     settings = Settings(DEFAULTS)
