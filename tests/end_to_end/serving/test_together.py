@@ -100,7 +100,7 @@ def answered(project: Project) -> list[str]:
     return re.findall(r"^ ?\w+(?:, .*)? +\d+ +\d+ +\d+ .*$", project.made("status"), re.MULTILINE)
 
 
-@pytest.mark.long
+@pytest.mark.rare
 @pytest.mark.parametrize("served", ["local"], indirect=True)
 def test_hours_in_which_only_the_keeper_asks_count_nothing(together: Project) -> None:
     """As often as it would in hours; and whoever else looks whether the server is well."""
@@ -125,7 +125,7 @@ def test_hours_in_which_only_the_keeper_asks_count_nothing(together: Project) ->
     assert before[1] and any(line.startswith("bundle_answer_") for line in before[0])
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_all_are_ready_and_answer_at_once(together: Project) -> None:
     """What a pipeline was made with once stays, without naming it again."""
     own = ("SENTIMENT", "PLACES", "CASCADE", "DETECTION", "SEGMENTATION", "SOUNDS")
@@ -154,7 +154,7 @@ def test_all_are_ready_and_answer_at_once(together: Project) -> None:
     )
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_many_ask_the_cascade_at_once(together: Project, assets: Path) -> None:
     files = [(assets / "images" / "mug.jpg").read_bytes(), picture()] * 6
     with ThreadPoolExecutor(6) as pool:
@@ -197,7 +197,7 @@ def compared(together: Project, assets: Path) -> Compared:
     return Compared(together.http, photos, pictures_by_pytorch(weights, photos))
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_pictures_are_answered_as_by_pytorch(compared: Compared) -> None:
     """In the precision that was proved on this machine, and decoded as by default."""
     bound = gate.for_the_ensemble(engine.BOUNDS["bf16"], len(PHOTOS)).difference
