@@ -42,7 +42,7 @@ def simulate(
                 break
         verdicts[found] += 1
         took.append(asked)
-        fooled += any(Paired(*each).judge(MOST_DROP) == "worse" for each in counts)
+        fooled += any(Paired(*each).low > MOST_DROP for each in counts)
     return verdicts, took, fooled
 
 

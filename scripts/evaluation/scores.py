@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, comb, erfc, sqrt
+from math import comb, erfc, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scripts.evaluation.share import Share, Z, round_up
+from scripts.evaluation.share import Share, Z
 
 # In the right order, so many answers must be right.
 LEAST_RIGHT = 0.5
@@ -22,7 +22,6 @@ OUTSIDE = 0.025  # on either side
 MOST_RESAMPLED = 20_000
 # Of McNemar's test: with more, its probability is that of a normal distribution.
 MOST_EXACT = 1000
-MOST_NEEDED = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -219,19 +218,12 @@ class Paired:
 
     @property
     def _ends(self) -> tuple[float, float]:
-        first, second = self._shares
-        half = Z * sqrt(self._variance / (self.of + 2))
+        """With one more of each, as Bonett and Price do: it holds with few items too."""
+        of = self.of + 2
+        first, second = (self.only_first + 1) / of, (self.only_second + 1) / of
+        variance = first + second - (first - second) ** 2
+        half = Z * sqrt(variance / of)
         return max(-1.0, first - second - half), min(1.0, first - second + half)
-
-    @property
-    def _shares(self) -> tuple[float, float]:
-        """One more of each, as Bonett and Price do: their interval holds with few items too."""
-        return (self.only_first + 1) / (self.of + 2), (self.only_second + 1) / (self.of + 2)
-
-    @property
-    def _variance(self) -> float:
-        first, second = self._shares
-        return first + second - (first - second) ** 2
 
     @property
     def p(self) -> float:
@@ -244,22 +236,6 @@ class Paired:
             return erfc(max(0.0, off) / sqrt(2))
         below = sum(comb(differing, number) for number in range(few + 1))
         return min(1.0, float(2 * below / 2**differing))
-
-    def judge(self, most_drop: float) -> str:
-        """`worse`: by more than this, with 95% certainty. `better`, `equal`: not worse by so
-        much. Else `undecided`."""
-        if self.low > most_drop:
-            return "worse"
-        if self.high < 0:
-            return "better"
-        return "equal" if self.high <= most_drop else "undecided"
-
-    def count_needed(self, most_drop: float) -> int | None:
-        """About how many items would decide, if they differ as much; None: too many."""
-        short = abs(most_drop - self.drop)
-        if not short or (needed := ceil(Z * Z * self._variance / short**2)) > MOST_NEEDED:
-            return None
-        return max(round_up(needed), self.of + 1)
 
     def __str__(self) -> str:
         points = [-100 * each for each in (self.drop, self.high, self.low)]

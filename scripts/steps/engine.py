@@ -138,7 +138,7 @@ def _require_labels(proof: dict[str, Any], check: Check) -> dict[str, Any]:
     second = scores(network_in(check.onnx), shown, precision).argmax(axis=1) == truth
     paired = Paired.from_right(first, second)
     said = f"on {paired.of} labelled pictures, against float32: {paired}"
-    if paired.judge(labels.most_drop / 100) == "worse":
+    if paired.low > labels.most_drop / 100:
         raise UserError(
             f"{precision} is right more seldom ({said}; MAX_DROP={labels.most_drop:g} is the most)",
             REMEDIES.get(precision, OF_OTHERS),
