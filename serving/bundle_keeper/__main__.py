@@ -262,12 +262,14 @@ class Keeper:
             in_vain = 0 if self._notes.times_ready > before else in_vain + 1
             self._notes.say(False, why)
             log(why)
+            # On a busy machine, Triton crashes now and then as it loads (docs/limits.md).
+            is_worth_another = in_vain == 1 and self._server.has_crashed
             await self._server.end(0)
             self._server = None
             if await has_gpu and (lost := await asyncio.to_thread(gpu.why_lost)):
                 raise GivenUp(GIVEN_UP, lost)
-            if not (was_up or self._notes.times_ready):
-                raise GivenUp(START_FAILED, "the server does not start")
+            if not (was_up or self._notes.times_ready or is_worth_another):
+                raise GivenUp(START_FAILED, f"the server does not start: {why}")
             if in_vain == MOST_STARTS:
                 raise GivenUp(GIVEN_UP, f"{in_vain} starts of the server failed")
 

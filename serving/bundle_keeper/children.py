@@ -34,6 +34,8 @@ class Child:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
+        # The signal that ended it, if that is known; 0 if none did.
+        self.ended_by = 0
         self._ended = asyncio.Event()
         pidfd = os.pidfd_open(pid)
         loop = asyncio.get_running_loop()
@@ -42,7 +44,8 @@ class Child:
             loop.remove_reader(pidfd)
             os.close(pidfd)
             with suppress(ChildProcessError):  # not our child: its parent waits for it
-                os.waitpid(pid, 0)
+                _, status = os.waitpid(pid, 0)
+                self.ended_by = os.WTERMSIG(status)
             self._ended.set()
 
         loop.add_reader(pidfd, note_end)
@@ -67,6 +70,11 @@ class Child:
     @property
     def runs(self) -> bool:
         return not self._ended.is_set()
+
+    @property
+    def has_crashed(self) -> bool:
+        """By itself: whoever kills a program for its memory takes SIGKILL."""
+        return self.ended_by not in (0, signal.SIGKILL)
 
     async def wait(self) -> None:
         await self._ended.wait()

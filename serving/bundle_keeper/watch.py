@@ -85,7 +85,8 @@ class Watch:
 
     async def _server_ended(self) -> str:
         await self.server.wait()
-        return "the server had exited"
+        by = f" ({signal.Signals(self.server.ended_by).name})" if self.server.ended_by else ""
+        return f"the server had exited{by}"
 
     async def _notice_who_goes(self) -> NoReturn:
         watched: set[int] = set()

@@ -41,7 +41,14 @@ JPEG = b"\xff\xd8picture"
 LATER = "later"
 RAW = {"Inference-Header-Content-Length": "0", "authorization": f"Bearer {KEY}"}
 KEYED = [("authorization", RAW["authorization"])]
-# In the place of its `initialize`.
+# In the place of `initialize`.
+CRASHES_ONCE = """    def initialize(self, args):
+        import os, signal
+        if not Path("{crashed}").exists():
+            Path("{crashed}").touch()
+            os.kill(os.getppid(), signal.SIGABRT)
+
+"""
 WAITS = """    def initialize(self, args):
         while not Path("{gate}").exists():
             time.sleep(0.02)
@@ -132,6 +139,7 @@ class Kept:
 
 PLAIN, KEYED_TLS, TWO, GPU = "plain", "tls and keys", "two processes", "a GPU"
 IMPATIENT, ASKED = "impatient", "impatient, asked from its start"
+CRASHES = "crashes at its first start"
 
 
 @pytest.fixture(params=[PLAIN, pytest.param(KEYED_TLS, marks=pytest.mark.rare)])
@@ -149,6 +157,8 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
     if request.param == GPU:
         add_gpu(tmp_path, model)
         environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
+    if request.param == CRASHES:
+        initialize(model, CRASHES_ONCE.format(crashed=tmp_path / "crashed"))
     if request.param == KEYED_TLS:
         certificate.ensure(tmp_path, [])
         (tmp_path / "api.keys").write_text(f"ann {hash_key('key-of-ann')}\n")
@@ -185,18 +195,18 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
 
 def add_another(models: Path, gate: Path) -> None:
     shutil.copytree(MODELS / "picture", models / LATER)
-    for file, old, new in (
-        ("config.pbtxt", 'name: "picture"', f'name: "{LATER}"'),
-        (
-            "1/model.py",
-            "    def initialize(self, args):\n        pass\n\n",
-            WAITS.format(gate=gate),
-        ),
-    ):
-        path = models / LATER / file
-        text = path.read_text()
-        assert old in text
-        path.write_text(text.replace(old, new))
+    replace(models / LATER / "config.pbtxt", 'name: "picture"', f'name: "{LATER}"')
+    initialize(models / LATER / "1" / "model.py", WAITS.format(gate=gate))
+
+
+def initialize(model: Path, how: str) -> None:
+    replace(model, "    def initialize(self, args):\n        pass\n\n", how)
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
 
 
 def test_what_a_new_server_has_not_loaded_yet_is_waited_for(kept: Kept) -> None:
@@ -235,6 +245,11 @@ def test_what_a_new_server_has_not_loaded_yet_is_waited_for(kept: Kept) -> None:
         assert all(each.result() == 200 for each in over_http)
         assert all(each.result().outputs for each in over_grpc)
     wait_until(lambda: keeper_notes.read_coming(kept.run_dir) == [], "the note to say so")
+
+
+@pytest.mark.parametrize("kept", [CRASHES], indirect=True)
+def test_a_server_that_crashes_as_it_starts_gets_another_start(kept: Kept) -> None:
+    wait_until(lambda: kept.did() == [f"the server had exited (SIGABRT): {AGAIN}"], "its note")
 
 
 def test_sockets_that_somebody_deleted(kept: Kept) -> None:
