@@ -190,7 +190,11 @@ ROWS = (
     Row("A function of the user's own answers", "function", r'^\{"words"'),
     Row("A network of the user's own is added", "network", r"- network: top-1"),
     Row("How right it is can be measured", "eval", r"\bright\b"),
-    Row("A version of its own plan is built", "publish", r"built in .* half precision"),
+    Row(
+        "`make publish` builds a version with another plan",
+        "publish",
+        r"built in .* half precision",
+    ),
     Row("A rollout on a GPU loses no request", "rollout", r"\b0 of [\d,]+ requests failed"),
     Row("GPU memory does not grow under load", "load", r"^GPU memory is held"),
     Row(
