@@ -52,7 +52,8 @@ class Exposure:
             return None
         return (
             f"BIND={self.bind} opens the server to other machines, and nobody has an API key;"
-            " add one: make keys ADD=ann (or let anyone ask, unencrypted: INSECURE=1)"
+            " add one: make keys ADD=ann, or without make: docker compose run --rm -e ADD=ann keys"
+            " (or let anyone ask, unencrypted: INSECURE=1)"
         )
 
     def without_certificate(self) -> str | None:

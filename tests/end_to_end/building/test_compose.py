@@ -61,6 +61,9 @@ class Alone:
         assert done.returncode == 0, done.stderr + self.compose("logs").stdout
         return done.stderr
 
+    def keys(self, asked: str) -> str:
+        return self.compose("run", "--rm", "-T", "-e", asked, "keys").stdout
+
     def errors(self, step: str) -> list[str]:
         logs = self.compose("logs", "--no-log-prefix", step).stdout
         return error_lines(logs.replace("\033[2K", ""))  # Compose 2.26 erases nothing first
@@ -209,6 +212,21 @@ def test_make_goes_on_with_what_compose_made_and_compose_with_what_make_did(alon
     answers(project)
     assert "cpu server stopped" in project.made("down")
     assert of_checkout(alone.path) == []
+
+
+def test_other_machines_are_let_in_without_make(alone: Alone) -> None:
+    refused = alone.compose("up", "--wait", BIND="0.0.0.0")
+    assert refused.returncode != 0
+    (line,) = alone.errors("init")
+    assert "docker compose run --rm -e ADD=ann keys" in line
+    header = alone.keys("ADD=ann").splitlines()[-1]
+    assert header.startswith("Authorization: Bearer ")
+    alone.up(BIND="0.0.0.0")
+    url = f"https://localhost:{alone.project.settings['HTTP_PORT']}/v2"
+    ask = ("curl", "--silent", "--cacert", "build/tls/cert.pem", "--write-out", "%{http_code}")
+    assert alone.run(*ask, url).stdout.endswith("401")
+    assert alone.run(*ask, "--header", header, url).stdout.endswith("200")
+    assert "revoked: ann" in alone.keys("REVOKE=ann")
 
 
 def test_down_leaves_nothing(alone: Alone, engine: docker.DockerClient) -> None:
