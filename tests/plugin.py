@@ -83,6 +83,11 @@ TOGETHER = {
     "test_quantise.py": "exported",
     "test_rollout.py": "versions",
     "test_s3.py": "versions",
+    # Their nodes have the same addresses on this machine; Kubernetes' rollouts have them, too.
+    "test_nodes.py": "versions",
+    "test_swarm.py": "nodes of a swarm",
+    "test_swarm_own.py": "nodes of a swarm",
+    "test_swarm_updates.py": "nodes of a swarm",
 }
 
 Report = TypeVar("Report", pytest.CollectReport, pytest.TestReport)
