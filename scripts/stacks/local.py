@@ -268,6 +268,8 @@ def run_here(step: Step, *arguments: str | Path) -> None:
             code = running.wait()
         except KeyboardInterrupt:
             _end_process(running)  # after Ctrl-C it knows already; after a SIGTERM to us not
+            if running.wait() != interrupts.INTERRUPTED:
+                raise  # it ended without a word
             code = interrupts.INTERRUPTED
     if code < 0:  # it had no time to say why
         raise UserError(

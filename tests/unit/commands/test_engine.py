@@ -18,6 +18,7 @@ import pytest
 import docker
 from scripts import bootstrap
 from scripts.artefacts.manifest import read_pins
+from scripts.base import interrupts
 from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import ROOT
 from scripts.settings.settings import DEFAULTS, Settings
@@ -267,6 +268,26 @@ def test_a_step_ends_with_a_command_that_is_killed() -> None:
     assert killed.returncode == -signal.SIGKILL
     with suppress(psutil.NoSuchProcess):
         psutil.Process(int(killed.stdout)).wait(20)
+
+
+STEP_OF_INTERRUPTED = """
+import os, signal, sys, threading
+from scripts.artefacts.step import Step
+from scripts.base.errors import run_guarded
+from scripts.stacks.local import run_here
+
+threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+step = Step("timeit"), "-n1", "__import__('time').sleep(600)"
+sys.exit(run_guarded(lambda: run_here(*step)))
+"""
+
+
+def test_a_step_that_ends_without_a_word_is_spoken_for() -> None:
+    """By a signal, as where Ctrl-C comes before Python is there."""
+    command = [sys.executable, "-c", STEP_OF_INTERRUPTED]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ended.stderr == "interrupted; partial work was discarded\n"
+    assert ended.returncode == interrupts.INTERRUPTED
 
 
 def test_a_server_is_noted_before_it_is_started(
