@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from bundle_serving.process import main_pipeline
-from bundle_serving.process.server_log import first_error
+from bundle_serving.process.server_log import explain_end
 from scripts.base import console, files, interrupts, lock, ports
 from scripts.base.errors import UserError
 from scripts.base.paths import IN_CONTAINERS, ROOT
@@ -443,7 +443,7 @@ def _why_not(stack: Stack, wanted: State) -> str | None:
     work."""
     reason = unhealthy_reason(stack, wanted, wanted.main)
     if reason and not stack.alive():
-        cause = first_error(stack.log()) or reason
+        cause = explain_end(stack.log())
         raise UserError(f"the server stopped during its start: {cause}", stack.log_hint)
     return reason
 

@@ -75,7 +75,7 @@ def page() -> str:
     tables["Given to single commands, not in .env"] = [
         each for each in typed if each.name not in settings.ALL
     ]
-    return PAGE_HEAD + "".join(line for title in tables for line in _table(title, tables[title]))
+    return PAGE_HEAD + "".join(line for each in tables.items() for line in _table(*each))
 
 
 def _table(title: str, rows: Iterable[Setting[Any]]) -> Iterator[str]:

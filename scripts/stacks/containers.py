@@ -16,7 +16,7 @@ from docker.models.containers import Container
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.process import keeper_notes, main_pipeline
 from bundle_serving.process.exposure import PRIVATE_KEY
-from bundle_serving.process.server_log import first_error
+from bundle_serving.process.server_log import explain_end
 from scripts.artefacts.step import Place, Step
 from scripts.base import console, files, lock, ports
 from scripts.base.errors import UserError
@@ -200,7 +200,7 @@ class DockerStack:
         if container is None or container.attrs["RestartCount"] >= MOST_STARTS:
             said = container.logs().decode(errors="replace") if container else ""
             raise UserError(
-                f"the new server stopped during its start: {first_error(said) or 'it is gone'}",
+                f"the new server stopped during its start: {explain_end(said)}",
                 state.SERVES_ON,
             )
         notes = self._read_notes(container)

@@ -17,7 +17,7 @@ import psutil
 
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.process import keeper_notes, processes, sockets
-from bundle_serving.process.server_log import first_error
+from bundle_serving.process.server_log import explain_end
 from bundle_serving.process.start_server import STOP_S, StartError, libpython_folder
 from bundle_serving.protocol.over_socket import AtSocket
 from scripts import bootstrap
@@ -190,9 +190,9 @@ class LocalStack:
     def why_unready(self, new: State) -> str | None:
         """Of a server beside another one, which may get what is sent to the ports."""
         if not self.alive(new):
-            said = first_error(LOG_BESIDE.read_text())
+            said = explain_end(LOG_BESIDE.read_text())
             raise UserError(
-                f"the new server stopped during its start: {said or 'it is gone'}",
+                f"the new server stopped during its start: {said}",
                 state.SERVES_ON,
             )
         notes = self.keeper_state(new)
@@ -268,9 +268,9 @@ def run_here(step: Step, *arguments: str | Path) -> None:
             code = running.wait()
         except KeyboardInterrupt:
             _end_process(running)  # after Ctrl-C it knows already; after a SIGTERM to us not
-            if running.wait() != interrupts.INTERRUPTED:
+            code = running.wait()
+            if code != interrupts.INTERRUPTED:
                 raise  # it ended without a word
-            code = interrupts.INTERRUPTED
     if code < 0:  # it had no time to say why
         raise UserError(
             f"the step {step.module} crashed (signal {-code})",

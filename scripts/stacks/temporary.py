@@ -14,7 +14,7 @@ import psutil
 
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.process import processes
-from bundle_serving.process.server_log import first_error
+from bundle_serving.process.server_log import explain_end, first_error
 from bundle_serving.process.start_server import STOP_S
 from scripts.base import interrupts
 from scripts.base.errors import UserError
@@ -67,9 +67,7 @@ def until_it_answers(
     while reason := reason_to_wait():
         is_alive = alive()
         if not is_alive or time.monotonic() > began + START_TIMEOUT_S:
-            said = log()
-            last = said.rstrip().rpartition("\n")[2][:300]
-            cause = first_error(said) or (reason if is_alive else f"it ended; it last said: {last}")
+            cause = (first_error(log()) or reason) if is_alive else explain_end(log())
             raise UserError(f"{name} does not start: {cause}", "make doctor shows the usual causes")
         time.sleep(0.1)
 

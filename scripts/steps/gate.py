@@ -29,7 +29,7 @@ from bundle_serving.agreement import Agreement, Bound, compare
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.infer import Answer, Question, ask
 from bundle_serving.process import processes, sockets
-from bundle_serving.process.server_log import first_error
+from bundle_serving.process.server_log import explain_end
 from bundle_serving.protocol import golden
 from bundle_serving.protocol.over_socket import AtSocket
 from scripts.artefacts.exporting import start
@@ -142,7 +142,9 @@ def serve_candidate(candidate: Candidate) -> Iterator[http.client.HTTPConnection
                     deadline = time.monotonic() + candidate.limit
                 elif server.poll() is not None or time.monotonic() > deadline:
                     log.seek(0)
-                    cause = _why_it_ended(log.read(), server.returncode)
+                    cause = (
+                        f"the server ended with code {server.returncode}: {explain_end(log.read())}"
+                    )
                     if server.returncode is None:
                         cause = f"no answer within {candidate.limit:.0f} s ({reason})"
                     raise UserError(
@@ -164,12 +166,6 @@ def serve_candidate(candidate: Candidate) -> Iterator[http.client.HTTPConnection
 def _start(command: list[str], log: IO[str]) -> subprocess.Popen[bytes]:
     """What an earlier start logged is kept: it may be the only one that told its cause."""
     return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-
-
-def _why_it_ended(log: str, code: int | None) -> str:
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    last = lines[-1][:300] if lines else "no message"
-    return first_error(log) or f"the server ended with code {code}: {last}"
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:

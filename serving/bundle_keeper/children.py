@@ -73,7 +73,7 @@ class Child:
 
     @property
     def has_crashed(self) -> bool:
-        """By itself: whoever kills a program for its memory takes SIGKILL."""
+        """By itself: a program that takes too much memory is killed by SIGKILL."""
         return self.ended_by not in (0, signal.SIGKILL)
 
     async def wait(self) -> None:

@@ -54,3 +54,9 @@ def first_error(text: str) -> str:
     line: str = (loading or errors or plain or [""])[0]
     line = line.partition("\\n")[0]  # Triton writes a Python model's traceback into one line
     return line.strip().rstrip('"')[:300]
+
+
+def explain_end(text: str) -> str:
+    """Why a server has ended, in one line: without an error, what it said last."""
+    last = text.rstrip().rpartition("\n")[2][:300]
+    return first_error(text) or f"it last said: {last or 'nothing'}"

@@ -243,7 +243,7 @@ def test_who_does_not_start_is_passed_over_and_nothing_is_left(
 def test_who_ends_without_an_error_is_told_with_what_it_last_said(tmp_path: Path) -> None:
     command = ["sh", "-c", "echo loading; echo all is well"]
     with (
-        pytest.raises(UserError, match="the server does not start: it ended; it last said: all is"),
+        pytest.raises(UserError, match="the server does not start: it last said: all is"),
         temporary.running("the server", command, tmp_path / "log", lambda: "nobody listens"),
     ):
         pass

@@ -1,4 +1,4 @@
-from bundle_serving.process.server_log import first_error
+from bundle_serving.process.server_log import explain_end, first_error
 
 LOG = """I1120 12:27:37.262297 107 server.cc:674] "loading: resnet50_onnx:1"
 E1120 12:27:38.1 107 backend_model.cc:692] "ERROR: Failed to create instance: no model.onnx"
@@ -25,3 +25,11 @@ def test_what_a_server_without_a_gpu_says_is_no_error() -> None:
         "failed to start HTTP service: Unavailable - Socket '127.0.0.1:8000' already in use\n"
     )
     assert first_error(f"Error: Failed to initialize NVML\n{log}").startswith("failed to start")
+
+
+def test_without_an_error_it_is_told_what_was_said_last() -> None:
+    assert explain_end(LOG) == first_error(LOG)
+    assert explain_end("loading\nthe server had exited (SIGABRT)\n") == (
+        "it last said: the server had exited (SIGABRT)"
+    )
+    assert explain_end("") == "it last said: nothing"
