@@ -132,7 +132,7 @@ def find_previous(events: Sequence[Event]) -> int | None:
         if event.what != SERVES:
             continue
         if event.how == "rollback" and event.version in served:
-            del served[served.index(event.version) + 1 :]
+            del served[len(served) - served[::-1].index(event.version) :]
         elif not served or served[-1] != event.version:
             served.append(event.version)
     return served[-2] if len(served) > 1 else None

@@ -59,6 +59,8 @@ FIRST = (SERVES, 1, "up")
         ([FIRST, (SERVES, 2, "rollout"), (SERVES, 1, "rollback")], 1, None),
         ([FIRST, (SERVES, 2, "rollout"), (SERVES, 3, "up"), (SERVES, 2, "rollback")], 2, 1),
         ([FIRST, (SERVES, 2, "rollout"), (SERVES, 1, "rollout")], 1, 2),
+        ([*((SERVES, n, "up") for n in (1, 2, 3, 2, 4)), (SERVES, 2, "rollback")], 2, 3),
+        ([*((SERVES, n, "up") for n in (1, 2, 1, 3)), (SERVES, 1, "rollback")], 1, 2),
     ],
 )
 def test_who_serves_and_who_did_before(
