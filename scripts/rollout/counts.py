@@ -35,18 +35,19 @@ class Clients:
     pipeline: str
     candidate: str
     version: int
-    # What an earlier try of the version has left; and what was seen since.
-    _before: Seen = field(init=False)
+    # Failures of an earlier try of the version, as long as the minute has them.
+    _earlier: int = field(init=False)
     looked: float = field(default=0.0, init=False)
     _objection: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._before = self._read()
+        self._earlier = self._read().failed
 
     def find_objection(self) -> str | None:
         if self._objection is None and time.monotonic() > self.looked + LOOK_S:
             seen = self._read()
-            failed = max(0, seen.failed - self._before.failed)
+            self._earlier = min(self._earlier, seen.failed)
+            failed = seen.failed - self._earlier
             live = self._sum(self.pipeline)
             self._objection = Seen(max(seen.asked, failed), failed).objection(live)
             self.looked = time.monotonic()

@@ -1,5 +1,6 @@
 """A rollout over several servers judges each before the next is replaced."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -10,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from bundle_serving.address import Address
+from scripts.rollout.counts import LOOK_S, Clients
 from scripts.rollout.fleet import Fleet, FleetSwitch
 from scripts.rollout.rollout import Refused
 from scripts.rollout.stream import Answer, Stream
@@ -178,6 +180,31 @@ def test_nothing_is_owed_to_a_version_that_comes_later() -> None:
         asked = Counter(each.version for each in stream.answers_since(mark))
         server.shutdown()
     assert asked[OLD] > 6 and asked[NEW] > 6
+
+
+def test_a_failure_counts_though_an_earlier_tries_has_left_the_minute() -> None:
+    told = {"pipeline": 0, "candidate": 1}  # of which an earlier try has one
+
+    class Door(Nobody):
+        def do_GET(self) -> None:
+            series = [
+                {"pipeline": name, "version": str(NEW), "asked": 100, "failed": failed}
+                for name, failed in told.items()
+            ]
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"series": series}).encode())
+
+    with HTTPServer(("127.0.0.1", 0), Door) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        here = [Address("127.0.0.1", server.server_port)]
+        clients = Clients(lambda: here, "pipeline", "candidate", NEW)
+        objections = []
+        for failed in (1, 0, 1):
+            told["candidate"], clients.looked = failed, -LOOK_S
+            objections.append(clients.find_objection())
+        server.shutdown()
+    assert objections[:2] == [None, None] and "1 of 100 requests" in (objections[2] or "")
 
 
 class Nobody(BaseHTTPRequestHandler):
