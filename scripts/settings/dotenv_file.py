@@ -67,7 +67,7 @@ def change(values: Mapping[str, str], why: str, path: Path = DOTENV) -> None:
 def change_values(text: str, values: Mapping[str, str], why: str) -> str:
     """Sets these values, in place or else at the end, with the reason as a comment above the first.
     An older comment that begins with the same word is replaced."""
-    older = f"# {why.partition(':')[0]}"
+    older = f"# {why.partition(':')[0]}:"
     lines: list[str] = []
     left = dict(values)
     explained = False

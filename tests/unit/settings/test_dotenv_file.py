@@ -105,3 +105,9 @@ def test_what_is_written_is_read_again(dotenv: Path, value: str) -> None:
     dotenv.write_text("WEIGHTS=before\n")
     dotenv_file.change({"WEIGHTS": value, "CALIBRATION": value}, "make rollout: version 2", dotenv)
     assert dotenv_file.read(dotenv) == {"WEIGHTS": value, "CALIBRATION": value}
+
+
+def test_what_begins_as_our_comments_do_and_is_none_stays() -> None:
+    mine = "# make rollouts calm: the night shift wants ten seconds\nWATCH_SECONDS=10\n"
+    written = dotenv_file.change_values(mine, {"ARCH": "resnet50"}, "make rollout: version 3")
+    assert written.startswith(mine)
