@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.markup import escape
 from rich.segment import Segment
 
 from scripts.base.text import as_called, fold, printable
@@ -90,14 +91,15 @@ class Waiting:
         return time.monotonic() - self._began
 
     def show(self, detail: str = "") -> None:
-        self._status.update(f"{self._what} ({self.seconds:.0f} s) {detail}"[: out.width - 4])
+        line = f"{self._what} ({self.seconds:.0f} s) {detail}"[: out.width - 4]
+        self._status.update(escape(line))  # Triton's words, say, or a model's
 
 
 @contextlib.contextmanager
 def waiting(what: str) -> Iterator[Waiting]:
     if not out.is_terminal:
         note(f"{what} …")
-    with out.status(what) as status:
+    with out.status(escape(what)) as status:
         yield Waiting(what, status)
 
 

@@ -27,6 +27,12 @@ def out(screen: io.StringIO) -> console.Output:
     return console.Output(file=screen, force_terminal=True, width=80, highlight=False)
 
 
+def test_what_is_awaited_is_no_markup() -> None:
+    """A model's error, say."""
+    with console.waiting("loading a [/b]") as waiting:
+        waiting.show("expected [/INST] at the end")
+
+
 def test_a_terminal_obeys_nothing_that_is_shown(out: console.Output, screen: io.StringIO) -> None:
     table = Table(ODD)
     table.add_row(ODD, style="bold")
