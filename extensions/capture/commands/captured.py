@@ -159,4 +159,5 @@ def make_key(place: Path) -> None:
         if not (place.stat().st_size and draft.stat().st_size):  # of which openssl says nothing
             place.unlink()
             raise UserError("there was no room for the key", "make room, then run it again")
+        draft.chmod(0o644)  # in a container its reader is another user
     console.note(f"what is kept from now on can be read with {place} alone: keep it elsewhere")

@@ -1,5 +1,6 @@
 """Copies of what was kept, and which pictures are most worth a label."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -13,6 +14,7 @@ from extensions.capture.kept import TOGETHER, Kept, Store, sort_by_worth
 from scripts.base.errors import UserError
 from scripts.repository.place import Folder
 from scripts.server.triton.triton_api import Missing
+from scripts.stacks import admin_key
 
 
 def record(id: str, *labels: tuple[str, float]) -> dict[str, object]:
@@ -127,3 +129,16 @@ def test_what_goes_while_it_is_copied_stops_nothing() -> None:
 def test_a_place_is_called_as_it_was_given() -> None:
     with pytest.raises(UserError, match=r"^s3://bucket: a folder inside the bucket is missing"):
         Store.open("s3://bucket")
+
+
+def test_a_containers_door_reads_the_certificate_whatever_the_umask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin_key, "ensure", lambda: tmp_path / "admin.key")
+    before = os.umask(0o077)
+    try:
+        captured.make_key(tmp_path / "capture.key")
+    finally:
+        os.umask(before)
+    found = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert found == {"capture.pem": 0o644, "capture.key": 0o600}
