@@ -19,6 +19,8 @@ from scripts.recipes.recipe import Recipe
 from scripts.recipes.schema import load
 from scripts.repository import archive, live
 
+# In networks/NAME, where the user had that folder before: it stays when the pipeline goes.
+YOURS = ".yours"
 HEAD = "# Copied from {}, with what the recipe says. Yours to edit.\n"
 
 
@@ -54,6 +56,33 @@ def require_new(pipeline: Pipeline) -> None:
 
 
 @contextmanager
+def keep_folder(name: str) -> Iterator[Path]:
+    """For what is made of its network: networks/NAME, which is gone again if what follows fails.
+    One that is there already is the user's, unless a killed run has left it."""
+    folder = folders.own().networks / name
+    begun = folder.with_name(f".{name}.begun")
+    if begun.exists():
+        _remove_networks(name)
+    if folder.exists():
+        (folder / YOURS).touch()
+    else:
+        files.write(begun, "")
+    try:
+        yield folder
+    except BaseException:  # Ctrl-C too
+        _remove_networks(name)
+        raise
+    finally:
+        begun.unlink(missing_ok=True)
+
+
+def _remove_networks(name: str) -> None:
+    folder = folders.own().networks / name
+    if not (folder / YOURS).exists():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
 def write_pipeline(pipeline: Pipeline, head: str) -> Iterator[None]:
     """Writes its recipe, with a head that says how it is asked, and its model folders; removes them
     again if what follows fails."""
@@ -79,8 +108,9 @@ def remove(pipeline: Pipeline) -> None:
         *(folder for folder in written if folder.is_relative_to(own.folder)),
         *(live.REPOSITORY / model for model in models),
     ]
-    for folder in (*laid_out, archive.home(pipeline), own.networks / pipeline.name):
+    for folder in (*laid_out, archive.home(pipeline)):
         shutil.rmtree(folder, ignore_errors=True)
+    _remove_networks(pipeline.name)
     pipelines.of_the_user().get(pipeline.name, _recipe(pipeline)).unlink(missing_ok=True)
 
 

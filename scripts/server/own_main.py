@@ -4,7 +4,6 @@ own, and ImageNet's is not needed."""
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -114,8 +113,8 @@ def _take_in(
 ) -> Iterator[Pipeline]:
     """Makes it the main pipeline; if what follows fails, nothing of it is left."""
     own_pipelines.require_unused(name)
-    before, networks = pipelines.main_name(), folders.own().networks / name
-    try:
+    before = pipelines.main_name()
+    with own_pipelines.keep_folder(name) as networks:
         wanted = Pipeline(name, own_network.recipe_of(name, given))
         own_pipelines.require_new(wanted)
         filled = up.fill_from_version(settings, wanted, None)
@@ -129,9 +128,6 @@ def _take_in(
             except BaseException:  # Ctrl-C too
                 _go_back(pipeline, before)
                 raise
-    except BaseException:
-        shutil.rmtree(networks, ignore_errors=True)
-        raise
 
 
 def _settle_name(given: Mapping[str, str], settings: Settings, typed: Mapping[str, str]) -> str:

@@ -50,6 +50,11 @@ def _find_recipe(name: str, words: Mapping[str, str]) -> Recipe:
             made: Recipe = source.kind.make_recipe(name, source.path, given)
         return made
     folder = folders.own().networks / name
+    if source.other and folder.exists():
+        raise UserError(
+            f"{folder} is there already, and what is made of {source.other} goes there",
+            "move it elsewhere, or choose another NAME",
+        )
     return custom.recipe(name, _import_source(folder / _name_onnx(wanted), source, given))
 
 

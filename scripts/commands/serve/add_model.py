@@ -20,11 +20,9 @@ and up, publish, rollout, rollback, history and bench with MODEL=birds.
 """
 
 import os
-import shutil
 
 from scripts.artefacts import picture
 from scripts.base import lock
-from scripts.recipes import folders
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import evaluations, own_pipelines
 from scripts.server import agreeing, ask, own_network, up
@@ -41,11 +39,8 @@ def main() -> int:
     samples = agreeing.samples(arguments.load().sample)
     with lock.one_at_a_time(lock.OF_ADDITIONS):
         own_pipelines.require_unused(name)
-        try:
+        with own_pipelines.keep_folder(name):
             pipeline, server = add_pipeline(name, samples)
-        except BaseException:  # Ctrl-C too
-            shutil.rmtree(folders.own().networks / name, ignore_errors=True)
-            raise
     evaluations.remember_given(pipeline)
     shown = [str(path) for path, _ in samples]
     if pipeline.recipe.asked_about == "IMG" and not samples:

@@ -22,13 +22,14 @@ from scripts.recipes.schema import load
 from scripts.repository import archive, live, own_pipelines
 from scripts.repository.custom import recipe
 from scripts.repository.own_pipelines import (
+    keep_folder,
     require_a_name,
     require_new,
     write_models,
     write_pipeline,
 )
 from scripts.repository.sources import find_source, require_trusted
-from scripts.server import engines
+from scripts.server import engines, own_network
 from scripts.server.agreeing import require_shown, samples
 from scripts.settings.settings import Settings
 
@@ -161,6 +162,41 @@ def test_nothing_is_left_of_what_failed(network: Path) -> None:
         assert (own.models / "test_pets_onnx" / "config.pbtxt").exists()
         raise KeyboardInterrupt
     assert not path.exists() and not list(own.models.glob("test_pets*"))
+
+
+def test_what_the_user_keeps_in_the_networks_folder_stays(
+    network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OWN", str(tmp_path / "own"))
+    mine = folders.own().networks / "pets" / network.name
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(network.read_bytes())
+    pipeline = Pipeline("pets", recipe("pets", {"ONNX": str(mine)}))
+    with pytest.raises(KeyboardInterrupt), keep_folder("pets"), write_pipeline(pipeline, ""):
+        raise KeyboardInterrupt
+    assert mine.exists()
+    with keep_folder("pets"), write_pipeline(pipeline, ""):
+        pass
+    own_pipelines.remove(pipeline)
+    assert mine.exists()
+    with pytest.raises(UserError, match="is there already"):
+        own_network.recipe_of("pets", {"FROM": "timm/resnet18"})
+
+
+def test_what_is_made_in_the_networks_folder_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OWN", str(tmp_path / "own"))
+    for what in (KeyboardInterrupt, SystemExit):
+        with pytest.raises(what), keep_folder("pets") as folder:
+            files.write(folder / "pets.onnx", "")
+            raise what
+        assert not folder.exists()
+    files.write(folder / "pets.onnx", "")
+    files.write(folder.with_name(".pets.begun"), "")  # as a killed run leaves both
+    with keep_folder("pets"):
+        assert not folder.exists()
+    assert not list(folder.parent.iterdir())
 
 
 def test_an_addition_that_was_killed_can_be_removed(
