@@ -37,6 +37,7 @@ class Relay:
     forwarded: dict[str, dict[int, int]] = field(default_factory=dict)
     used: Counter[str] = field(default_factory=Counter)
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def watch(self) -> None:
         command = self.kubectl.command(
@@ -103,17 +104,26 @@ class Relay:
                         opened[int(found[2])] = int(found[1])
                         if opened.keys() == {HTTP, GRPC}:
                             self.forwarded[name] = opened
-                            self._write()
+                            self._changed.set()
             finally:
                 self.forwarded.pop(name, None)
-                self._write()
+                self._changed.set()
                 with suppress(ProcessLookupError):
                     kubectl.kill()
                 await kubectl.wait()
             await asyncio.sleep(AGAIN_S)
 
-    def _write(self) -> None:
-        files.write(self.file, json.dumps({"pid": os.getpid(), "pods": self.forwarded}) + "\n")
+    async def write(self) -> None:
+        """For commands; requests go on without it."""
+        while True:
+            noted = {"pid": os.getpid(), "pods": self.forwarded}
+            try:
+                files.write(self.file, json.dumps(noted) + "\n")
+            except OSError:  # a full disk, say
+                await asyncio.sleep(AGAIN_S)
+                continue
+            self._changed.clear()
+            await self._changed.wait()
 
     async def serve(self, port: int, inside: int) -> None:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -161,11 +171,9 @@ async def run(relay: Relay, http: int, grpc: int) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    relay._write()
-    tasks = [
-        asyncio.create_task(each)
-        for each in (relay.watch(), relay.serve(http, HTTP), relay.serve(grpc, GRPC), stop.wait())
-    ]
+    serving = relay.serve(http, HTTP), relay.serve(grpc, GRPC)
+    running = relay.watch(), relay.write(), *serving, stop.wait()
+    tasks = [asyncio.create_task(each) for each in running]
     done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in rest:
         task.cancel()

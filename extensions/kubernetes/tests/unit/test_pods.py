@@ -1,6 +1,7 @@
 """What is read out of what a cluster says."""
 
 import asyncio
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ import pytest
 
 from extensions.kubernetes import claim, pods
 from extensions.kubernetes.kubectl import Kubectl, Refused, read_all
-from extensions.kubernetes.relay import Relay
+from extensions.kubernetes.relay import GRPC, HTTP, Relay
 from extensions.kubernetes.stack import KubernetesStack
+from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.server import log_order
 
@@ -106,6 +108,33 @@ def test_the_way_to_pods_outlasts_its_watch_and_forgets_an_evicted_one(
 
     monkeypatch.setattr(Relay, "_forward", forward)
     assert asyncio.run(see()) == ({"one"}, set())
+
+
+def test_the_way_to_a_pod_outlasts_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is there meanwhile, and commands are told of it later."""
+    full, kubectl = tmp_path / "full", tmp_path / "kubectl"
+    full.touch()  # where a folder is to be
+    said = [f"echo 'Forwarding from 127.0.0.1:{port + 1} -> {port}'" for port in (HTTP, GRPC)]
+    files.write(kubectl, "\n".join(["#!/bin/sh", *said, "exec sleep 60"]), 0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr("extensions.kubernetes.relay.AGAIN_S", 0.01)
+
+    async def see() -> None:
+        relay = Relay(Kubectl("default", ""), full / "relay.json")
+        writing = asyncio.create_task(relay.write())
+        relay._note("ADDED", make_pod(ready=True))
+        async with asyncio.timeout(30):
+            while not relay.forwarded:
+                await asyncio.sleep(0.01)
+            full.unlink()
+            while not files.read_json(relay.file).get("pods"):
+                await asyncio.sleep(0.01)
+        assert relay.forwarded and not writing.done()
+        await relay.stop()
+
+    asyncio.run(see())
 
 
 def test_what_a_dead_node_keeps_does_not_keep_the_rest_from_ending(
