@@ -60,6 +60,8 @@ class Triton:
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 500),
             ("grpc.enable_http_proxy", 0),
+            # A config holds its pipeline's example, which may be a batch of pictures.
+            ("grpc.max_receive_message_length", -1),
         ]
         self._stub = kserve.stub(grpc.aio.insecure_channel(sockets.target(folder), options=options))
         self._configs: dict[str, Any] = {}

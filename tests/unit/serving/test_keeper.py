@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock, Mock
@@ -21,7 +22,7 @@ from bundle_keeper.__main__ import GivenUp, Keeper
 from bundle_keeper.afresh import GIVEN_UP, START_FAILED
 from bundle_keeper.asking import Triton, pb, question
 from bundle_keeper.children import Child
-from bundle_serving.process import keeper_notes, processes
+from bundle_serving.process import keeper_notes, processes, sockets
 from bundle_serving.process.keeper_notes import MODEL, Notes
 from bundle_serving.process.processes import Process
 from bundle_serving.protocol.kserve import ModelConfig
@@ -231,6 +232,32 @@ def test_what_was_learned_before_is_asked_while_triton_waits_for_s3(tmp_path: Pa
         assert refusal and refusal.busy
 
     asyncio.run(ask())
+
+
+def test_a_pipeline_with_a_large_example_is_read(tmp_path: Path) -> None:
+    def answer(asked: Any, _: Any) -> Any:
+        config = ModelConfig(name=asked.name)
+        config.parameters["example"].string_value = "A" * (5 << 20)
+        return pb.ModelConfigResponse(config=config)
+
+    method = grpc.unary_unary_rpc_method_handler(
+        answer, pb.ModelConfigRequest.FromString, pb.ModelConfigResponse.SerializeToString
+    )
+    service = "inference.GRPCInferenceService"
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers(
+        [grpc.method_handlers_generic_handler(service, {"ModelConfig": method})]
+    )
+    server.add_insecure_port(sockets.target(folder := sockets.folder(tmp_path)))
+    server.start()
+
+    async def read() -> Any:
+        return await Triton(folder, "own").config("mine")
+
+    try:
+        assert asyncio.run(read()).name == "mine"
+    finally:
+        server.stop(None)
 
 
 @pytest.mark.parametrize(
