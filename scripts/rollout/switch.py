@@ -103,6 +103,8 @@ class Switch:
     def back(self, failing: bool = False) -> None:
         """Returns to the old version alone, from any point: what settles may have removed it."""
         live.place(self.old, live.REPOSITORY)
+        # One that took too long goes on, and would hang if its folder were removed.
+        self.control.wait_for(self.new.models)
         if self._turned:
             with suppress(UserError):  # the old version may be gone; it comes back below
                 self._fix(self.old)

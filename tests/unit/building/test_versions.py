@@ -385,6 +385,22 @@ def test_a_rollout_lays_out_again_what_a_killed_make_up_has_removed(
     assert live_numbers(here, "resnet50_onnx") == ["1", "2"]
 
 
+def test_the_way_back_removes_nothing_that_is_loading(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Triton would wait for it forever."""
+    first = kept(None, "a network")
+    second = kept(first, "another")
+    live.place(second, live.REPOSITORY)
+    there, network = list[str](), "resnet50_onnx"
+    switch = Switch(MagicMock(version=first), MagicMock(new=second))
+    switch.control = MagicMock(wait_for=lambda _: there.extend(live_numbers(here, network)))
+    monkeypatch.setattr(switch, "_config", lambda _: ModelConfig())
+    monkeypatch.setattr("scripts.server.recover.model_folders", MagicMock())
+    switch.back()
+    assert there == ["1", "2"] and live_numbers(here, network) == ["1"]
+
+
 def test_two_versions_are_live_during_a_switch_and_one_after_it(here: Path) -> None:
     first = kept(None, "a network")
     second = kept(first, "another", "changed")
