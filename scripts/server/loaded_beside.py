@@ -44,6 +44,11 @@ def load(server: State, pipeline: str, changed: bool) -> None:
     remember(pipeline)
 
 
+def wait_for(server: State, version: Version) -> None:
+    """Whose folders are to go: a load that nobody waits for any more goes on."""
+    Control(server.admin, LOAD_TIMEOUT_S).wait_for([version.pipeline.ensemble, *version.models])
+
+
 def unload(pipeline: Pipeline, server: State | None) -> None:
     """Before its files go: removing those of a loaded model hangs its process."""
     recipe = pipeline.recipe

@@ -117,14 +117,28 @@ def bring_up_beside(pipeline: Pipeline) -> State:
         _furnish(pipeline)
         before = hash_layout(pipeline)
         version = _build_or_keep(stack, settings, pipeline, seed, shared)
-        lay_out_alone(version, settings, stack.engine)
-        if stack.many:
-            server = stack.many.load(server, version)
-        else:
-            loaded_beside.load(server, pipeline.ensemble, hash_layout(pipeline) != before)
+        try:
+            lay_out_alone(version, settings, stack.engine)
+            if stack.many:
+                server = stack.many.load(server, version)
+            else:
+                loaded_beside.load(server, pipeline.ensemble, hash_layout(pipeline) != before)
+        except BaseException:  # Ctrl-C too
+            if seed and not stack.many:
+                with interrupts.ignore_interrupts(), suppress(UserError):  # why is what to tell
+                    _serve_as_before(server, seed, version)
+            raise
         _record(shared, version, seed, settings)
         console.note(f"up: {describe_server(server, version)}", version=version.number)
     return server
+
+
+def _serve_as_before(server: State, seed: Version, version: Version) -> None:
+    """Else the server would have the new version alone with its next restart."""
+    loaded_beside.wait_for(server, version)
+    settings = server.settings_at_start.fill_from(seed.settings)
+    lay_out_alone(seed, settings, flavour.stack_of(server).engine)
+    loaded_beside.load(server, seed.pipeline.ensemble, changed=True)
 
 
 @contextmanager

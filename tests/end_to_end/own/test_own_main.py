@@ -19,7 +19,15 @@ from bundle_serving.health import reason_not_to_trust
 from tests.end_to_end.building.test_compose import Alone
 from tests.networks import draw_network
 from tests.plugin import require_docker
-from tests.project import Project, asked_meanwhile, error_lines, free_ports, picture, wait_until
+from tests.project import (
+    Project,
+    asked_meanwhile,
+    error_lines,
+    free_ports,
+    interrupt,
+    picture,
+    wait_until,
+)
 from tests.wheels import write_wheel
 
 LABELS = [f"bird {number}" for number in range(10)]
@@ -300,6 +308,25 @@ def test_steps_of_ones_own(fresh: Project, tmp_path: Path, steps: str) -> None:
     assert "thirteen pixels wide" in line
     (fresh.path / "own/networks/own/pre.py").write_text(PRE.replace("flip", "mirror"))
     assert "own version 2" in fresh.made("publish", MODEL="own")
+    interrupt_a_load(fresh)
+    again = json.loads(fresh.made("classify", MODEL="own", IMG=f"{tmp_path}/photo.jpg", JSON="1"))
+    assert again["labels"] == answer["labels"]
+
+
+def interrupt_a_load(fresh: Project) -> None:
+    """The version from before is left, in the repository too, for the server's next start."""
+    before = list_laid_out(fresh)
+    (fresh.path / "own/networks/own/pre.py").write_text(f"import time\n{PRE}\ntime.sleep(15)\n")
+    make = fresh.start_make("up", MODEL="own")
+    wait_until(lambda: list_laid_out(fresh) != before, "the new version's folder")
+    output = interrupt(make)
+    assert "Traceback" not in output and list_laid_out(fresh) == before
+    assert "version 3" not in fresh.made("history", MODEL="own")
+
+
+def list_laid_out(project: Project) -> set[str]:
+    live = project.path / "build" / "live"
+    return {str(path.relative_to(live)) for path in live.glob("own*/[0-9]*")}
 
 
 @pytest.mark.rare

@@ -77,6 +77,25 @@ def test_without_another_server_it_is_laid_out_as_before(
     assert live == [2, 1] and shared.push_live.call_count == 2
 
 
+@pytest.mark.parametrize("fault", [KeyboardInterrupt, UserError("it does not load", "")])
+def test_beside_the_main_one_too(
+    live: list[int], monkeypatch: pytest.MonkeyPatch, fault: Any
+) -> None:
+    """And only once nothing of the new version is loading, whose folders go."""
+    done = list[str]()
+    beside = MagicMock(
+        load=Mock(side_effect=[fault, None]), wait_for=lambda *_: done.append(f"waited at {live}")
+    )
+    monkeypatch.setattr(up, "loaded_beside", beside)
+    monkeypatch.setattr(up, "hash_layout", lambda _: "")
+    monkeypatch.setattr(up, "settings_of", lambda *_: SETTINGS)
+    recovered = MagicMock(), MagicMock(), MagicMock(number=1)
+    monkeypatch.setattr(up, "find_recovered", lambda _: recovered)
+    with pytest.raises((KeyboardInterrupt, UserError)):
+        up.bring_up_beside(MagicMock())
+    assert done == ["waited at [2]"] and live == [2, 1] and beside.load.call_count == 2
+
+
 @pytest.mark.parametrize(
     "command",
     [
