@@ -9,7 +9,7 @@ all the others. Deletion goes in reverse.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -63,13 +63,28 @@ class Remote:
             replace(self._access, location=self.location.place_beside(what)), self._bucket
         )
 
-    def mirror(self, folder: Path, to: str = "", delete: bool = True, known: str = "") -> Pushed:
-        """Makes the folder on S3 equal to the local one. Content that S3 already has below the
-        prefix `known` is copied on the server."""
+    def mirror(
+        self,
+        folder: Path,
+        to: str = "",
+        *,
+        delete: bool = True,
+        known: str = "",
+        only: Collection[str] = (),
+    ) -> Pushed:
+        """Makes the folder on S3 equal to the local one, or `only` these folders in it and the
+        files beside them. Content that S3 already has below the prefix `known` is copied on the
+        server."""
+
+        def is_meant(name: str) -> bool:
+            top, below, _ = name.partition("/")
+            return not (only and below) or top in only
+
         with explain_faults(self._access):
             base = self._base(to)
             there = self._bucket.list_below(base)
-            wanted = list_in_order(folder)
+            there = {name: each for name, each in there.items() if is_meant(name)}
+            wanted = [each for each in list_in_order(folder) if is_meant(each.name)]
             changed = self._find_changed(wanted, there)
             copies = self._copies(changed, base, known)
             surplus = {name: there[name].size for name in there.keys() - {w.name for w in wanted}}

@@ -7,7 +7,7 @@ both, if nobody goes back to it: KEEP_VERSIONS.
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 
 from scripts.base import console, files
@@ -47,10 +47,19 @@ class Shared:
             there = self._remote.archive
             there.mirror(version.folder, self._name_there(str(version.number)), known=there.prefix)
 
-    def push_live(self) -> None:
-        """Uploads the repository that the server reads on its next load."""
+    def push_live(self, *others: str) -> None:
+        """Uploads its models, and these others, to where the server reads them on its next load.
+        What another machine has made live of the rest is perhaps not here."""
+        self._push({self._pipeline.ensemble, *self._pipeline.recipe.members, *others})
+
+    def push_all(self) -> None:
+        """Leaves nothing else there."""
+        self._push(())
+
+    def _push(self, models: Collection[str]) -> None:
         if self._remote:
-            self._remote.mirror(live.REPOSITORY, known=self._remote.archive.prefix)
+            known = self._remote.archive.prefix
+            self._remote.mirror(live.REPOSITORY, known=known, only=models)
 
     def record(self, what: str, version: int, how: str, note: str = "") -> None:
         history.add(self._pipeline, what, version, how, note)

@@ -33,15 +33,16 @@ HEAD = "# Made from the model itself, since its folder has no config.pbtxt.\n"
 EARLIER = ROOT / "build" / "run" / keeper_notes.BESIDE
 
 
-def load(server: State, pipeline: str, changed: bool) -> None:
-    """Loads an ensemble, and its models with it."""
-    if changed or reason_not_to_trust(server.http, pipeline):
-        with console.waiting(f"loading {pipeline}"):
-            Shared(server.settings_at_start, pipelines.main()).push_live()
-            Control(server.admin, LOAD_TIMEOUT_S).load(pipeline)
-        if reason := reason_not_to_trust(server.http, pipeline):
-            raise UserError(f"{pipeline} does not answer: {reason}", "see make logs")
-    remember(pipeline)
+def load(server: State, pipeline: Pipeline, changed: bool) -> None:
+    """Loads its ensemble, and its models with it."""
+    ensemble = pipeline.ensemble
+    if changed or reason_not_to_trust(server.http, ensemble):
+        with console.waiting(f"loading {ensemble}"):
+            Shared(server.settings_at_start, pipeline).push_live()
+            Control(server.admin, LOAD_TIMEOUT_S).load(ensemble)
+        if reason := reason_not_to_trust(server.http, ensemble):
+            raise UserError(f"{ensemble} does not answer: {reason}", "see make logs")
+    remember(ensemble)
 
 
 def wait_for(server: State, version: Version) -> None:
@@ -62,17 +63,17 @@ def unload(pipeline: Pipeline, server: State | None) -> None:
 
 def load_again(server: State) -> None:
     """Loads what the previous server had. A failure does not affect the main pipeline."""
-    asked = {pipeline.ensemble for pipeline in pipelines.others()}
+    asked = {pipeline.ensemble: pipeline for pipeline in pipelines.others()}
     for model in read_loaded():
         if model not in folders.model_folders():  # the pipeline was removed
             forget(model)
             continue
         try:
             if model in asked:
-                load(server, model, changed=False)
+                load(server, asked[model], changed=False)
             else:
                 lay_out_own(model, server)
-                Shared(server.settings_at_start, pipelines.main()).push_live()
+                Shared(server.settings_at_start, pipelines.main()).push_live(model)
                 Control(server.grpc, LOAD_TIMEOUT_S).load(model)
         except UserError as fault:
             console.note(f"{model} could not be loaded again: {fault.cause}; {fault.remedy}")

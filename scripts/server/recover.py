@@ -76,7 +76,7 @@ def serve_alone(
     own configs are passed explicitly: a load without a config does nothing if no file is newer, and
     would keep the steps pinned."""
     alike = _leave_only(version, engine)
-    shared.push_live()
+    shared.push_live(*alike)
     with suppress(UserError):  # there may be no candidate
         control.unload(version.pipeline.candidate)
     ensemble, read = version.pipeline.ensemble, model_folders.config_in_use

@@ -88,7 +88,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
                     _place_others(settings, how)
                 if not stack.many:
                     loaded_beside.lay_out(how)
-                shared.push_live()
+                shared.push_all()
                 loads = stack.many.list_pipelines(settings, version) if stack.many else {}
                 server = _serve(stack, settings, version, loads, settled)
             _record(shared, version, seed, settings)
@@ -122,7 +122,7 @@ def bring_up_beside(pipeline: Pipeline) -> State:
             if stack.many:
                 server = stack.many.load(server, version)
             else:
-                loaded_beside.load(server, pipeline.ensemble, hash_layout(pipeline) != before)
+                loaded_beside.load(server, pipeline, hash_layout(pipeline) != before)
         except BaseException:  # Ctrl-C too
             if seed and not stack.many:
                 with interrupts.ignore_interrupts(), suppress(UserError):  # why is what to tell
@@ -138,7 +138,7 @@ def _serve_as_before(server: State, seed: Version, version: Version) -> None:
     loaded_beside.wait_for(server, version)
     settings = server.settings_at_start.fill_from(seed.settings)
     lay_out_alone(seed, settings, flavour.stack_of(server).engine)
-    loaded_beside.load(server, seed.pipeline.ensemble, changed=True)
+    loaded_beside.load(server, seed.pipeline, changed=True)
 
 
 @contextmanager

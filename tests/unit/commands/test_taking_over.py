@@ -70,11 +70,11 @@ def live(noted: list[State | None], monkeypatch: pytest.MonkeyPatch) -> list[int
 def test_without_another_server_it_is_laid_out_as_before(
     live: list[int], monkeypatch: pytest.MonkeyPatch, fault: Any
 ) -> None:
-    shared = MagicMock(push_live=MagicMock(side_effect=[fault, None]))
+    shared = MagicMock(push_all=MagicMock(side_effect=fault))
     monkeypatch.setattr(up, "Shared", lambda *_: shared)
     with pytest.raises((KeyboardInterrupt, UserError)):
         up.bring_up(SETTINGS)
-    assert live == [2, 1] and shared.push_live.call_count == 2
+    assert live == [2, 1] and shared.push_live.call_count == 1
 
 
 @pytest.mark.parametrize("fault", [KeyboardInterrupt, UserError("it does not load", "")])

@@ -142,6 +142,12 @@ def test_a_mirror_sends_what_changed_and_nothing_else(
     assert live.mirror(folder).removed == 1
     assert live.read(f"{PIPELINE}/labels.txt") == labels.read_bytes()
 
+    live.write("of_another/1/model.py", b"pass\n")  # by another machine
+    shutil.rmtree(folder / "preprocessing")
+    assert live.mirror(folder, only=["preprocessing"]).uploaded == 0
+    there = {name.partition("/")[0] for name in live.list()}
+    assert "of_another" in there and "preprocessing" not in there
+
 
 def test_what_s3_has_already_it_copies_by_itself(
     place: Place, models: Path, tmp_path: Path, requests: Counter[str]
