@@ -3,6 +3,7 @@ built there; and verbs that run in it, as make does it. Stdlib only."""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -32,6 +33,9 @@ from scripts.program.verbs import Verb, list_steps
 PACKAGE = "triton-bundle"
 PREFIX = "triton_bundle/"
 NOTE = ".laid-out.json"
+BEGUN = "begun"
+# Where the user's files go that a newer package has another one for.
+EDITED = "edited"
 
 
 def look_for_own(call: Call) -> None:
@@ -44,7 +48,8 @@ def look_for_own(call: Call) -> None:
 
 def prepare(folder: Path) -> None:
     """Lays out the package's files, or those of a newer one over an older one's; what is the user's
-    own there (.env, own/, build/) stays."""
+    own there (.env, own/, build/) stays, and what is edited of the package's until that has a newer
+    one."""
     wanted = _list_packaged()
     earlier = files.read_json(folder / NOTE)
     if wanted is None or earlier == wanted:
@@ -57,14 +62,33 @@ def prepare(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileNotFoundError, NotADirectoryError) as fault:
         raise UserError(f"{folder} cannot be made ({fault.strerror})", another) from None
-    # Begun: who finds no hashes goes on, instead of taking it for somebody else's folder.
-    files.write(folder / NOTE, json.dumps(dict.fromkeys(earlier, "")))
-    for name in earlier.keys() - wanted.keys():
-        (folder / name).unlink(missing_ok=True)
-    for name in wanted:
-        with files.draft_of(folder / name) as draft:
-            shutil.copy(ROOT / name, draft)  # as of now: what was installed for others is older
+    # Who finds it begun goes on, instead of taking it for somebody else's folder.
+    files.write(folder / NOTE, json.dumps(earlier | {BEGUN: ""}))
+    for name in (earlier | wanted).keys() - {BEGUN}:
+        _lay_out(folder, name, earlier.get(name), wanted.get(name))
     files.write(folder / NOTE, json.dumps(wanted))
+
+
+def _lay_out(folder: Path, name: str, earlier: str | None, wanted: str | None) -> None:
+    file = folder / name
+    if file.is_file() and _hash(file) not in (earlier, wanted):
+        if earlier == wanted:
+            return
+        kept = folder / EDITED / name
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        file.replace(kept)
+        print(f"- {file} is of this {PACKAGE} now; what you made of it is {kept}", file=sys.stderr)
+    if wanted is None:
+        file.unlink(missing_ok=True)
+        return
+    with files.draft_of(file) as draft:
+        shutil.copy(ROOT / name, draft)  # as of now: what was installed for others is older
+
+
+def _hash(file: Path) -> str:
+    """As an installer notes it."""
+    digest = bytes.fromhex(files.sha256(file))
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 def _list_packaged() -> dict[str, str] | None:

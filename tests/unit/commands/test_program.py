@@ -97,7 +97,8 @@ def _package(monkeypatch: pytest.MonkeyPatch, home: Path, texts: dict[str, str])
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(text)
     monkeypatch.setattr(folder, "ROOT", home)
-    monkeypatch.setattr(folder, "_list_packaged", lambda: texts)
+    hashes = {name: folder._hash(home / name) for name in texts}
+    monkeypatch.setattr(folder, "_list_packaged", lambda: hashes)
 
 
 def test_a_newer_package_is_laid_over_an_older_one(
@@ -114,7 +115,24 @@ def test_a_newer_package_is_laid_over_an_older_one(
     assert (target / "Makefile").stat().st_mtime > 0  # else what it requires would count as here
     assert not (target / "scripts/gone.py").exists()
     assert (target / ".env").read_text() == "ARCH=resnet18\n"
-    assert json.loads((target / folder.NOTE).read_text()) == {"Makefile": "2"}
+    assert [*json.loads((target / folder.NOTE).read_text())] == ["Makefile"]
+    assert not (target / folder.EDITED).exists()
+
+
+def test_what_is_edited_of_a_packages_files_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, names = tmp_path / "bundle", ("kept.py", "newer.py", "gone.py")
+    _package(monkeypatch, tmp_path / "old", dict.fromkeys(names, "1"))
+    folder.prepare(target)
+    for name in names:
+        (target / name).write_text("mine")
+    _package(monkeypatch, tmp_path / "new", {"kept.py": "1", "newer.py": "2"})
+    folder.prepare(target)
+    assert (target / "kept.py").read_text() == "mine" and not (target / "gone.py").exists()
+    assert (target / "newer.py").read_text() == "2"
+    for name in ("newer.py", "gone.py"):
+        assert (target / folder.EDITED / name).read_text() == "mine"
 
 
 @pytest.mark.parametrize("is_file", [False, True])
