@@ -8,6 +8,8 @@ from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
 from http.server import ThreadingHTTPServer
 from pathlib import Path
+from ssl import SSLEOFError
+from typing import Any
 
 import pytest
 
@@ -206,21 +208,37 @@ def test_a_connection_closed_while_idle_is_opened_again(stand_in: StandIn) -> No
     asyncio.run(ask())
 
 
+@pytest.mark.parametrize("fault", [ConnectionResetError, SSLEOFError])
 def test_a_connection_that_is_reset_before_it_stands_is_opened_again(
-    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+    fault: type[OSError], stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect, tried = HTTPConnection.connect, list[HTTPConnection]()
 
     def reset_once(line: HTTPConnection) -> None:
         tried.append(line)
         if len(tried) == 1:
-            raise ConnectionResetError
+            raise fault
         connect(line)
 
     monkeypatch.setattr(HTTPConnection, "connect", reset_once)
     with Client(stand_in.url, model=MODEL) as client:
         assert client.classify(b"mug").labels[0].label == "mug"
     assert len(tried) == 2
+
+
+@pytest.mark.parametrize("fault", [BrokenPipeError, SSLEOFError])
+def test_an_answer_counts_though_not_all_was_sent(
+    fault: type[OSError], stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = HTTPConnection.request
+
+    def fail(*arguments: Any) -> None:
+        request(*arguments)
+        raise fault
+
+    monkeypatch.setattr(HTTPConnection, "request", fail)
+    with Client(stand_in.url, model=MODEL) as client, pytest.raises(PictureRefused):
+        client.classify(b"bad")
 
 
 @both

@@ -10,13 +10,8 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from http.client import (
-    HTTPConnection,
-    HTTPResponse,
-    HTTPSConnection,
-    IncompleteRead,
-    RemoteDisconnected,
-)
+from http.client import HTTPConnection, HTTPResponse, HTTPSConnection, IncompleteRead
+from ssl import SSLEOFError
 from typing import Any
 from urllib.parse import quote
 
@@ -24,6 +19,8 @@ from ..server import Server
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 CHUNK = 1 << 16
+# The other end has closed the connection; over TLS a write says so in words of its own.
+CLOSED = BrokenPipeError, ConnectionResetError, SSLEOFError
 
 
 class HttpError(Exception):
@@ -86,7 +83,7 @@ class PlainHttp:
         headers = {HEADER_LENGTH: str(length), **(headers or {})}
         try:
             return self._request("POST", path, body, headers)
-        except (RemoteDisconnected, ConnectionResetError):
+        except CLOSED:
             # Only now does a connection say that the server closed it while it was idle, or that it
             # leads to one that is about to end. Asking a classifier twice does no harm.
             return self._request("POST", path, body, headers)
@@ -102,7 +99,7 @@ class PlainHttp:
             if self._line.sock is None:
                 self._line.connect()
             # A server that refuses a large picture may answer, and hang up, before all is sent.
-            with suppress(BrokenPipeError, ConnectionResetError):
+            with suppress(*CLOSED):
                 self._line.request(method, path, body, headers or {})
             response = self._line.getresponse()
             content = read_in_time(response, deadline)
