@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import select
 import threading
 import time
 from collections import Counter
@@ -59,13 +60,14 @@ class Past:
     type: str = ""
     head: str = ""
     label: str = ""
+    pipeline: str = ""
     is_refused: bool = False
 
     @classmethod
     def of_record(cls, record: Record, kept: Kept) -> Past:
         at = datetime.fromisoformat(record["time"]).timestamp()
         label = record["labels"][0][0] if record["labels"] else ""
-        about = (record["ms"], record["type"], record["head"], label)
+        about = (record["ms"], record["type"], record["head"], label, record["pipeline"])
         return cls(record["id"], at, record["path"], lambda: kept.read(record), *about)
 
 
@@ -114,13 +116,15 @@ def _of_line(line: dict[str, Any], files: Iterator[bytes]) -> Past | None:
     at = datetime.fromisoformat(line["time"].replace("Z", "+00:00")).timestamp() - ms / 1000
     asked = f"{PLAIN}?model={model}" if plain else f"{KSERVE}{model}/infer"
     is_refused = status != "OK" and not status.startswith("2")
-    return Past(line.get("id", ""), at, asked, lambda: picture, ms, is_refused=is_refused)
+    id, read = line.get("id", ""), lambda: picture
+    return Past(id, at, asked, read, ms, pipeline=model, is_refused=is_refused)
 
 
-def ask_instead(past: Past, model: str, instead: str) -> Past:
+def ask_instead(past: Past, instead: str) -> Past:
     """The same of another model."""
     if past.path.startswith(KSERVE):
-        return replace(past, path=past.path.replace(f"{KSERVE}{model}/", f"{KSERVE}{instead}/"))
+        own, others = f"{KSERVE}{past.pipeline}/", f"{KSERVE}{instead}/"
+        return replace(past, path=past.path.replace(own, others))
     path, _, query = past.path.partition("?")
     words = [word for word in query.split("&") if word and not word.startswith("model=")]
     return replace(past, path=f"{path}?{'&'.join([*words, f'model={instead}'])}")
@@ -144,6 +148,8 @@ def replay(
             body = past.head.encode() + past.read()
         except Missing:
             return None
+        if has_ended(own.connection):
+            own.connection.close()  # the next request opens it again
         try:
             own.connection.request("POST", past.path, body, headers)
             given = own.connection.getresponse()
@@ -167,6 +173,11 @@ def replay(
             (past, now) for past, each in zip(pasts, asked, strict=True) if (now := each.result())
         ]
         return [past for past, _ in both], [now for _, now in both]
+
+
+def has_ended(connection: http.client.HTTPConnection) -> bool:
+    """While it is idle, a server says nothing but that."""
+    return bool(connection.sock and select.select([connection.sock], [], [], 0)[0])
 
 
 @dataclass(frozen=True)

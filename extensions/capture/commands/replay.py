@@ -68,15 +68,18 @@ def load_beside(version: int | None, pasts: list[Past]) -> Iterator[list[Past]]:
     if version is None:
         yield pasts
         return
+    pipeline = pipelines.find_asked_pipeline()
+    its_own = [past for past in pasts if past.pipeline == pipeline.ensemble]
+    if not its_own:
+        raise UserError(f"no request of {pipeline.ensemble} was kept", "name another: MODEL=")
     with lock.one_at_a_time():
-        up = rollout.find_running_server(pipelines.find_asked_pipeline())
+        up = rollout.find_running_server(pipeline)
         proved = rollout.prove(up, version, "replay", judge_labels=False)
         switch = InPlace(up, proved)
         with lock.hands_off():
             try:
                 switch.load_beside()
-                instead = switch.pipeline, switch.candidate
-                yield [replaying.ask_instead(past, *instead) for past in pasts]
+                yield [replaying.ask_instead(past, switch.candidate) for past in its_own]
             finally:
                 with interrupts.ignore_interrupts():
                     switch.back()

@@ -9,13 +9,14 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
 from bundle_door.requests import Note
 from bundle_door.watching.request_log import RequestLog
 from bundle_serving.address import Address
+from extensions.capture.commands import replay as command
 from extensions.capture.kept import name_file, name_folder
 from extensions.capture.replaying import Compared, Past, Present, ask_instead, read_log, replay
 from scripts.artefacts.picture import mug
@@ -98,10 +99,34 @@ def test_nobody_who_answers_is_told() -> None:
     assert "refused" in gone.fault
 
 
+def test_a_connection_that_ended_while_idle_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Answering, "timeout", 0.1)
+    pasts = [past(str(number), number * 0.3) for number in range(3)]
+    with answering() as address:
+        _, presents = replay(pasts, address, 1, lambda _: None)
+    assert [each.fault for each in presents] == ["", "", ""]
+
+
+def test_another_version_is_asked_what_its_pipeline_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    switch = Mock(return_value=Mock(candidate="birds_candidate"))
+    monkeypatch.setattr(command, "InPlace", switch)
+    monkeypatch.setattr(command, "rollout", Mock())
+    monkeypatch.setattr(command, "lock", MagicMock())
+    asked_for = Mock(ensemble="birds")
+    monkeypatch.setattr("scripts.recipes.pipelines.find_asked_pipeline", lambda: asked_for)
+    owls, birds = past("1", 0, pipeline="owls"), past("2", 0, pipeline="birds")
+    with command.load_beside(3, [owls, birds]) as asked:
+        assert asked == [replace(birds, path="/classify?model=birds_candidate")]
+    with pytest.raises(UserError, match="no request of birds"), command.load_beside(3, [owls]):
+        pass
+    with command.load_beside(None, [owls, birds]) as asked:
+        assert asked == [owls, birds]
+
+
 def test_another_model_is_asked_the_same() -> None:
-    kserve = ask_instead(past("1", 0, path="/v2/models/m/infer"), "m", "m_candidate")
+    kserve = ask_instead(past("1", 0, path="/v2/models/m/infer", pipeline="m"), "m_candidate")
     assert kserve.path == "/v2/models/m_candidate/infer"
-    plain = ask_instead(past("1", 0, path="/classify?top=3&model=m"), "m", "m_candidate")
+    plain = ask_instead(past("1", 0, path="/classify?top=3&model=m"), "m_candidate")
     assert plain.path == "/classify?top=3&model=m_candidate"
 
 
@@ -118,6 +143,7 @@ def test_a_log_of_the_doors_is_read(form: str, tmp_path: Path) -> None:
     first, second = read_log(tmp_path / "log.txt", tmp_path)
     assert (first.path, first.ms, first.is_refused) == ("/classify?model=m", 10.0, False)
     assert (second.path, second.is_refused) == ("/v2/models/m/infer", True)
+    assert first.pipeline == second.pipeline == "m"
     assert first.id == "an id" and first.read().startswith(b"\x89PNG")
     shown = (tmp_path / "log.txt").read_text().replace(" door: ", " door   ")  # by make logs
     (tmp_path / "log.txt").write_text(shown)
