@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ GUARD, KEEPER = "bundle_keeper.afresh", "bundle_keeper"
 LEADING = "bundle_keeper.waiting_room"
 AGAIN = "restarted it"
 JPEG = b"\xff\xd8picture"
+# Before the path of a file: a picture that is answered once that exists.
+WAITING = b"\xff\0wait"
 # Another model, which is loaded after the first one, and not before a file is there.
 LATER = "later"
 RAW = {"Inference-Header-Content-Length": "0", "authorization": f"Bearer {KEY}"}
@@ -433,6 +436,20 @@ def test_a_door_that_listens_no_more(kept: Kept) -> None:
     drain.close_ports(kept.run_dir)
     wait_until(lambda: any("the door" in did for did in kept.did()), "a new door", 120)
     wait_until(kept.answers, "answers", 120)
+
+
+@pytest.mark.long
+def test_a_request_in_flight_at_a_stop_is_answered(kept: Kept) -> None:
+    """As long as the door waits for it."""
+    answers = kept.run_dir.parent / "answers"
+    picture = WAITING + bytes(answers)
+    with ThreadPoolExecutor() as client:
+        asked = client.submit(kept.ask, "POST", "/v2/models/picture/infer", picture)
+        os.kill(kept.process(GUARD), signal.SIGTERM)
+        time.sleep(15)
+        answers.touch()
+        assert asked.result() == 200
+    assert kept.guard.wait(60) == 0
 
 
 def test_a_process_that_died_while_there_was_no_keeper(kept: Kept) -> None:

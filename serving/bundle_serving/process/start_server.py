@@ -27,11 +27,10 @@ NGC = Path("/opt/tritonserver")
 # In PYTHONPATH there: the packages of door and keeper, which are not for the models.
 OF_THE_DOOR = "/opt/door"
 
-# The longest that requests in flight get at a stop; after SIGTERM, wait longer than this.
-EXIT_TIMEOUT_S = 20
-# With its door, which ends first, and a keeper around both.
-DOOR_EXIT_S = 12
-STOP_S = EXIT_TIMEOUT_S + DOOR_EXIT_S + 5
+# The longest that the door gets at a stop, for the requests in flight (bundle_door.door), and then
+# Triton, for which none is left; and a keeper around both.
+DOOR_EXIT_S, EXIT_TIMEOUT_S = 26, 10
+STOP_S = DOOR_EXIT_S + EXIT_TIMEOUT_S + 2
 
 # What one instance of a Python model asks of other models at the same time. Triton starts as many
 # threads for each: by its default, 32, ten pipelines had 1,400 of them, and at a container's limit

@@ -121,14 +121,6 @@ def test_it_serves_again_after_a_restart(served: Project, container: Any) -> Non
         shutil.rmtree(served.path / "own" / "model_repository" / "simple")
 
 
-def test_it_is_given_more_time_to_stop_than_triton_takes() -> None:
-    from bundle_serving.process.start_server import EXIT_TIMEOUT_S
-
-    config = compose_config()
-    grace = config["services"]["server"]["stop_grace_period"]
-    assert int(grace.removesuffix("s")) > EXIT_TIMEOUT_S + 10
-
-
 @on_a_cpu
 def test_the_server_image_stays_small(container: Any, engine: docker.DockerClient) -> None:
     base = engine.images.get("debian:bookworm-slim").attrs["Size"]

@@ -14,7 +14,9 @@ from unittest.mock import AsyncMock, MagicMock, Mock
 import grpc
 import psutil
 import pytest
+import yaml
 
+from bundle_door import door
 from bundle_door.paths.metrics import of_keeper
 from bundle_door.watching.measures import text
 from bundle_keeper import children, hands, watch
@@ -22,12 +24,12 @@ from bundle_keeper.__main__ import GivenUp, Keeper
 from bundle_keeper.afresh import GIVEN_UP, START_FAILED
 from bundle_keeper.asking import Triton, pb, question
 from bundle_keeper.children import Child
-from bundle_serving.process import keeper_notes, processes, sockets
+from bundle_serving.process import keeper_notes, processes, sockets, start_server
 from bundle_serving.process.keeper_notes import MODEL, Notes
 from bundle_serving.process.processes import Process
 from bundle_serving.protocol.kserve import ModelConfig
 from scripts.base import lock
-from tests.project import wait_until
+from tests.project import ROOT, wait_until
 
 # Writes down its number, and starts a child; then it waits, or ends as it is told.
 PROGRAM = """
@@ -279,6 +281,12 @@ def test_a_pipeline_is_asked_by_its_kind(
     assert list(asked.inputs[0].shape) == shape
     size = 12 if datatype == "FP32" else len(asked.raw_input_contents[0])
     assert len(asked.raw_input_contents[0]) == size > 0
+
+
+def test_at_a_stop_each_part_gets_as_long_as_those_inside_it_plan() -> None:
+    assert start_server.DOOR_EXIT_S > door.LEAVE_S + door.DRAIN_S + door.CONNECTIONS_S
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    assert int(services["server"]["stop_grace_period"].removesuffix("s")) > start_server.STOP_S
 
 
 def test_a_server_whose_command_is_gone_does_not_answer_beside_another() -> None:
