@@ -81,7 +81,8 @@ local function check(at, place, stop, known, left, found)
         left = check(at, place, place + length, bound.inside, left)
       end
     end
-    if found then
+    -- Of another kind, no field that is looked for: to Triton it is one that it does not know.
+    if found and (kind == 2 or kind == 0) then
       found(number, place, length, value)
     end
     place = place + length
@@ -107,8 +108,8 @@ local function check_body(body, note)
     malformed()
   end
   local rows
-  check(at, HEAD, size, MESSAGE, MOST_VALUES, function(number, place, length)
-    if number == INPUT and not rows then
+  check(at, HEAD, size, MESSAGE, MOST_VALUES, function(number, place, length, value)
+    if number == INPUT and not value and not rows then
       rows = rows_of(at, place, place + length)
       note:set("envoy.filters.http.lua", "rows", rows)
     end

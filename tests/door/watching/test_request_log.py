@@ -113,9 +113,10 @@ def test_over_grpc(logged: tuple[Behind, Path]) -> None:
         (grpc.Compression.NoCompression, b"", "x" * 256, ("picture", "x" * 256)),
         (grpc.Compression.NoCompression, b"", "x" * 257, ("picture", None)),
         (grpc.Compression.Gzip, b"", "1", (None, None)),
-        # An id before the name; a name that is none.
+        # An id before the name; a name that is none; a version that is none to Triton, a number.
         (grpc.Compression.NoCompression, b"\x1a\x01a", "1", ("picture", "1")),
         (grpc.Compression.NoCompression, b"\x0a\x7f", "", (None, None)),
+        (grpc.Compression.NoCompression, b"\x11whatever", "", ("picture", None)),
     ],
 )
 def test_what_is_asked_over_grpc(
