@@ -10,10 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
+from pydantic import BaseModel, Field, ValidationError
+
 from bundle_door.watching.captures import (
+    FILE,
     LINES,
     SEALED,
     Captures,
@@ -34,6 +37,27 @@ from scripts.stacks import state
 NO_PICTURES = (".bin", ".wav")
 TOGETHER = 100  # requests, before their day's lines are written again
 DAY = len("2026-11-27")
+NOT_OURS = "this copy is not one that the bundle has made"
+Name = Annotated[str, Field(pattern=f"^{FILE.pattern}$")]
+
+
+class Sealed(BaseModel):
+    """What can be read of each."""
+
+    id: str
+    time: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT")]
+    file: Name = ""
+    sealed: Name = ""
+
+
+class Opened(Sealed):
+    pipeline: str
+    version: str
+    path: str
+    type: str
+    ms: float
+    labels: list[tuple[Any, float]]
+    head: str
 
 
 @dataclass(frozen=True)
@@ -41,6 +65,10 @@ class Kept:
     records: list[Record]
     fetch: Callable[[str], bytes]
     key: Path | None = None
+
+    def __post_init__(self) -> None:
+        for record in self.records:
+            require_sound(record, Sealed if is_sealed(record) else Opened)
 
     @classmethod
     def find(cls, where: str, key: Path | None) -> Kept:
@@ -87,6 +115,7 @@ class Kept:
             raise UserError(str(fault), "use the key that make captured SEAL=… wrote") from None
         except FileNotFoundError:
             raise lack_openssl() from None
+        require_sound(head, Opened)
         head["sealed"] = name = record.get("sealed") or record["file"]
         if content:
             head["file"] = name.removesuffix(SEALED) + find_ending(content)
@@ -219,6 +248,16 @@ def name_file(id: str) -> str:
     return re.sub(r"[^\w.-]", "_", id)
 
 
+def require_sound(record: Record, form: type[Sealed]) -> None:
+    """It may come from elsewhere, and names files."""
+    try:
+        form.model_validate(record)
+    except ValidationError as fault:
+        field, *_ = fault.errors()[0]["loc"]
+        why = f"{str(record.get('id'))!a} has no {field} as the door writes it"
+        raise UserError(why, NOT_OURS) from None
+
+
 def read_file(folder: Path, name: str) -> bytes:
     try:
         return (folder / name).read_bytes()
@@ -233,7 +272,7 @@ def lack_openssl() -> UserError:
 def write_below(folder: Path, name: str, content: bytes) -> None:
     """`name`: of a record, which may come from elsewhere."""
     if why := files.why_not_below(folder, name):
-        raise UserError(f"{name!a} {why}", "this copy is not one that the bundle has made")
+        raise UserError(f"{name!a} {why}", NOT_OURS)
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_bytes(content)
 

@@ -1,5 +1,6 @@
 """Copies of what was kept, and which pictures are most worth a label."""
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +20,9 @@ from scripts.stacks import admin_key
 
 def record(id: str, *labels: tuple[str, float]) -> dict[str, object]:
     when = "2026-11-27T12:27:37+00:00"
-    of = {"id": id, "time": when, "pipeline": "birds"}
-    return of | {"labels": [list(each) for each in labels], "file": "a.jpg"}
+    of = {"id": id, "time": when, "pipeline": "birds", "version": "1", "path": "/classify"}
+    answered = {"type": "", "ms": 9.5, "labels": [list(each) for each in labels], "head": ""}
+    return of | answered | {"file": "2026-11-27/122737.262051-1f3a.jpg"}
 
 
 def test_the_closest_of_each_class_come_first() -> None:
@@ -40,8 +42,8 @@ def folder(tmp_path: Path) -> Path:
     captures = Captures(tmp_path / "kept", 1_000_000, 30)
     for id, label, picture in (("1/..", "a/b", "x"), ("2", "class 7", "y"), ("3", "class 7", "y")):
         captures.write(record(id, (label, 0.5)), b"\xff\xd8" + picture.encode())
-    when = "2026-11-27T12:27:38+00:00"
-    captures.write({"id": "4", "time": when, "pipeline": "birds", "labels": []}, b"")
+    (without := record("4")).pop("file")
+    captures.write(without, b"")
     return tmp_path / "kept"
 
 
@@ -51,6 +53,25 @@ def test_a_copy_is_read_as_what_was_kept(folder: Path, tmp_path: Path) -> None:
     kept.lay_out(tmp_path / "copy")
     assert Kept.find(str(tmp_path / "copy"), None).records == kept.records
     with pytest.raises(UserError, match="no request was kept"):
+        Kept.find(str(tmp_path), None)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("file", "../secret.txt"),
+        ("sealed", "/etc/passwd"),
+        ("time", "../evil"),
+        ("labels", None),
+        ("head", None),
+    ],
+)
+def test_a_copy_from_elsewhere_leads_nowhere_else(
+    field: str, value: str | None, tmp_path: Path
+) -> None:
+    line = json.dumps(record("1") | {field: value})
+    (tmp_path / "2026-11-27.jsonl").write_text(line + "\n")
+    with pytest.raises(UserError, match=f"^'1' has no {field} as"):
         Kept.find(str(tmp_path), None)
 
 
