@@ -66,10 +66,6 @@ class Kept:
     fetch: Callable[[str], bytes]
     key: Path | None = None
 
-    def __post_init__(self) -> None:
-        for record in self.records:
-            require_sound(record, Sealed if is_sealed(record) else Opened)
-
     @classmethod
     def find(cls, where: str, key: Path | None) -> Kept:
         """In this folder, or on S3; empty: what the server has kept."""
@@ -79,11 +75,16 @@ class Kept:
             return cls(records, lambda name: fetch(address, f"/captures/{quote(name)}"), key)
         if is_elsewhere(where):
             store = Store.open(where)
-            return cls(store.read_records(), store.fetch, key)
-        folder = Path(where)
-        if not [*folder.glob(f"*{LINES}")]:
-            raise UserError(f"in {folder} no request was kept", "copy some: make captured TO=…")
-        return cls([*Captures(folder, 0, 0).read()], lambda name: read_file(folder, name), key)
+            kept = cls(store.read_records(), store.fetch, key)
+        else:
+            folder = Path(where)
+            if not [*folder.glob(f"*{LINES}")]:
+                raise UserError(f"in {folder} no request was kept", "copy some: make captured TO=…")
+            records = [*Captures(folder, 0, 0).read()]
+            kept = cls(records, lambda name: read_file(folder, name), key)
+        for record in kept.records:
+            require_sound(record, Sealed if is_sealed(record) else Opened)
+        return kept
 
     def open_all(self) -> Iterator[Record]:
         """But those that have gone since."""
