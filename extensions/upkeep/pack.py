@@ -10,6 +10,8 @@ install.sh     checks them, and installs it all: sh install.sh FOLDER
 """
 
 import json
+import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -63,7 +65,7 @@ def write(target: Path, settings: Settings) -> list[str]:
         inventory.write(draft, "triton-bundle-pack", __version__, [*unique.values()])
         shutil.copy2(Path(__file__).with_name(INSTALL), draft / INSTALL)
         files.write(draft / "python", f"{sys.version_info[0]}.{sys.version_info[1]}\n")
-        files.write(draft / SUMS, "".join(sums(draft)))
+        write_sums(draft)
     return made_for
 
 
@@ -71,8 +73,13 @@ def bundle_files() -> list[str]:
     """Those that git knows or would take; without git, all that make did not write."""
     if (ROOT / ".git").exists() and shutil.which("git"):
         words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-        listed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        known = [Path(name) for name in listed.split("\0") if name]
+        listed = subprocess.run(words, cwd=ROOT, capture_output=True)
+        if listed.returncode:  # it lists none in a folder of another user
+            said = listed.stderr.decode(errors="replace").partition("\n")[0]
+            cause = f"git does not list the files: {said.removeprefix('fatal: ')}"
+            trust = f"git config --global --add safe.directory {shlex.quote(str(ROOT))}"
+            raise UserError(cause, f"if you trust them: {trust}")
+        known = [Path(name) for name in os.fsdecode(listed.stdout).split("\0") if name]
     else:
         known = [path.relative_to(ROOT) for path in ROOT.rglob("*")]
     names = [
@@ -127,11 +134,11 @@ def list_packages(pack: Path) -> Iterator[inventory.Component]:
             yield each
 
 
-def sums(folder: Path) -> Iterator[str]:
+def write_sums(pack: Path) -> None:
     """As sha256sum writes and checks them."""
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            yield f"{files.sha256(path)}  {path.relative_to(folder)}\n"
+    found = (path for path in sorted(pack.rglob("*")) if path.is_file())
+    lines = (f"{files.sha256(path)}  {path.relative_to(pack)}\n" for path in found)
+    files.write_bytes(pack / SUMS, os.fsencode("".join(lines)))
 
 
 def unpack(pack: Path) -> None:

@@ -43,7 +43,7 @@ def small(folder: Path) -> Path:
     (folder / "wheels" / "tiny.whl").write_text("a package")
     (folder / "python").write_text("3.11\n")
     shutil.copy2(INSTALL, folder / pack.INSTALL)
-    (folder / pack.SUMS).write_text("".join(pack.sums(folder)))
+    pack.write_sums(folder)
     return folder
 
 

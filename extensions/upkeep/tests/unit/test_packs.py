@@ -1,5 +1,6 @@
 """What a pack is made of."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,21 @@ def test_a_pack_has_nothing_from_outside(tmp_path: Path, monkeypatch: pytest.Mon
         pack.bundle_files()
 
 
+def test_git_may_know_no_files_or_odd_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a checkout of another user; or a name that is no UTF-8."""
+    monkeypatch.setattr(pack, "ROOT", tmp_path)
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+        monkeypatch.setenv(name, os.devnull)
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    picture = os.fsdecode(b"caf\xe9.jpg")
+    (tmp_path / picture).touch()
+    assert pack.bundle_files() == [picture]
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    with pytest.raises(UserError, match=r"files: detected dubious ownership in [^\n]*$") as refused:
+        pack.bundle_files()
+    assert refused.value.remedy.endswith(f"git config --global --add safe.directory {tmp_path}")
+
+
 def test_it_may_lie_in_a_folder_with_a_space(tmp_path: Path) -> None:
     """As on a medium with a name of two words."""
     packed = tmp_path / "USB DISK" / "pack"
@@ -36,7 +52,8 @@ def test_it_may_lie_in_a_folder_with_a_space(tmp_path: Path) -> None:
     found = "import os\nprint(os.environ['PIP_FIND_LINKS'])\nraise SystemExit(3)\n"
     files.write(packed / "bundle" / "scripts" / "bootstrap.py", found)
     (packed / "wheels").mkdir()
-    files.write(packed / pack.SUMS, "".join(pack.sums(packed)))
+    (packed / os.fsdecode(b"caf\xe9.jpg")).touch()
+    pack.write_sums(packed)
     install = ROOT / "extensions" / "upkeep" / pack.INSTALL
     shutil.copy2(install, packed)
     command: list[str | Path] = ["sh", packed / pack.INSTALL, tmp_path / "there"]
