@@ -85,7 +85,8 @@ class PlainQuestions:
                         found = await self._find(
                             request, model, signature, file.content, followed.id
                         )
-                        asked += await share_of(file, followed)
+                        share = await share_of(file, followed)
+                        asked += share  # not before: others are added meanwhile
                         return found
 
             return several(model, sent, await asyncio.gather(*map(in_turn, sent)))

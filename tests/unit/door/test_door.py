@@ -744,8 +744,12 @@ def test_the_files_of_a_form_take_turns(monkeypatch: pytest.MonkeyPatch) -> None
     assert triton.most == AT_ONCE
 
 
-def test_the_pictures_of_a_form_are_bounded_together() -> None:
+@pytest.mark.parametrize(("at_once", "asked"), [(1, 3), (2, 4)])
+def test_the_pictures_of_a_form_are_bounded_together(
+    monkeypatch: pytest.MonkeyPatch, at_once: int, asked: int
+) -> None:
     """By what the steps report of each: those that come after too much are not asked for."""
+    monkeypatch.setattr("bundle_door.paths.plain.AT_ONCE", at_once)
 
     class Reporting(Counting):
         async def infer(self, model: str, asked: Asked, *_: Any) -> pb.ModelInferResponse:
@@ -761,10 +765,9 @@ def test_the_pictures_of_a_form_are_bounded_together() -> None:
     form = Request("POST", "/classify", {"content-type": FORM}, chunks=[part() * 9 + b"--b--"])
     answer = asyncio.run(plain.classify(form, {"model": "m"}))
     results = json.loads(answer.body)["results"]
-    assert (
-        answer.status == 200 and ["labels" in each for each in results] == [True] * 3 + [False] * 6
-    )
-    assert triton.answered == 3
+    assert answer.status == 200
+    assert ["labels" in each for each in results] == [True] * asked + [False] * (9 - asked)
+    assert triton.answered == asked
     assert "MAX_MEGAPIXELS" in results[-1]["error"]["remedy"]
 
 
