@@ -106,8 +106,16 @@ class Torchvision(OfTorchvision):
     pre: Path | None = None  # a program of the user's own that prepares the pictures
     packages: str | None = None  # the folder with those that it imports
 
+    @property
+    def scales_input(self) -> bool:
+        """Whether it begins with a step that torchvision's trained ones of these have, and those of
+        another training lack: no file says which."""
+        return self.arch in ("googlenet", "inception_v3") and not self.is_untrained
+
     def identity(self, before: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
         found = super().identity(before) | {"schema": SCHEMA, **of_samples(self.samples)}
+        if self.scales_input:
+            found["scales_input"] = True
         if self.pre:
             program = of_file(self.pre, before.get("pre"))
             found["pre"] = {**program, "packages": self.packages or ""}

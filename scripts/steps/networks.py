@@ -142,7 +142,9 @@ def _of_torchvision(wanted: Torchvision) -> Network:
             "give the WEIGHTS= that these labels belong to",
         )
     torch.manual_seed(0)
-    module = torchvision.models.get_model(wanted.arch, weights=None, num_classes=len(labels))
+    module = torchvision.models.get_model(
+        wanted.arch, weights=None, num_classes=len(labels), **_list_unsaid(wanted)
+    )
     remedy = ITS_ARCH if wanted.setting == "WEIGHTS" else MADE_THERE
     of = f"{wanted.arch} with {len(labels)} classes"
     origin = load_weights(module, wanted, published.DEFAULT, of, remedy)
@@ -159,6 +161,15 @@ def _of_torchvision(wanted: Torchvision) -> Network:
         labels=labels,
         weights=origin,
     )
+
+
+def _list_unsaid(wanted: Torchvision) -> dict[str, Any]:
+    """What torchvision's own functions set where they are given weights, which do not say it."""
+    if not wanted.scales_input:
+        return {}
+    names = read_state(Path(wanted.weights)) if wanted.is_file else ("aux",)
+    has_aux = any("aux" in name.lower() for name in names)
+    return {"transform_input": True, "aux_logits": has_aux, "init_weights": False}
 
 
 def download_weights(arch: str, entry: Any, ways_out: str) -> dict[str, torch.Tensor]:
