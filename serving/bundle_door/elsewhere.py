@@ -53,6 +53,6 @@ def read(folder: Path | None) -> dict[str, Elsewhere]:
 
 
 def _read(folder: Path) -> list[Noted]:
-    with suppress(OSError, msgspec.MsgspecError):
+    with suppress(OSError, ValueError, msgspec.MsgspecError):
         return msgspec.json.decode((folder / NOTE).read_bytes(), type=list[Noted])
     return []

@@ -72,7 +72,7 @@ class References:
         self.repository = repository
         self._kept: dict[str, Reference] = {}
         if self._file:
-            with suppress(OSError, msgspec.MsgspecError):
+            with suppress(OSError, ValueError, msgspec.MsgspecError):
                 self._kept = msgspec.json.decode(self._file.read_bytes(), type=dict[str, Reference])
 
     def find(self, model: str, version: str, network: str) -> Reference | None:

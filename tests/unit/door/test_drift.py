@@ -237,8 +237,9 @@ def test_a_new_reference(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_or_written(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_text("{")
-    assert References(tmp_path).find(*STEP, "one") is None
+    for damaged in (b"{", b'{"\xe2": 1}'):
+        (tmp_path / NAME).write_bytes(damaged)
+        assert References(tmp_path).find(*STEP, "one") is None
     observed = Observed(References(tmp_path / "missing"))
     for _ in range(2):
         answered(observed, 1, 0.5)
