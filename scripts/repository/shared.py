@@ -37,9 +37,14 @@ class Shared:
                 there.fetch(self._name_there(number), archive.home(self._pipeline) / number)
         content = there.read(self._name_there(history.NAME))
         if content and not history.has_more(self._pipeline, content):
-            history.replace(
-                self._pipeline, content, f"{self._name_there(history.NAME)} at {there.location}"
-            )
+            where, before = f"{self._name_there(history.NAME)} at {there.location}", None
+            with suppress(UserError):  # a damaged one is replaced all the same
+                before = history.serving(history.read(self._pipeline))
+            history.replace(self._pipeline, content, where)
+            now = history.serving(history.read(self._pipeline))
+            if before and now and before != now:
+                # Another machine's; or what was here is an older backup's.
+                console.note(f"by {where}, version {now} is live, and no longer version {before}")
 
     def push_version(self, version: Version) -> None:
         """Uploads its record last: if that exists, the version is complete."""

@@ -59,7 +59,7 @@ def test_thirty_publishes_leave_a_folder_of_bounded_size(here: Path) -> None:
 
 
 def test_what_could_not_be_uploaded_stays_in_the_history(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Else a rollout that has ended would be one that was cut off."""
     first, stored, wont = pipelines.main(), dict[str, bytes](), UserError("S3 is busy", "")
@@ -79,6 +79,15 @@ def test_what_could_not_be_uploaded_stays_in_the_history(
     stored[history.NAME] += stored[history.NAME].splitlines(keepends=True)[0]
     shared.pull()  # another machine's
     assert [event.what for event in history.read(first)] == ["begins", "serves", "begins"]
+    assert not capsys.readouterr().out
+    serves = stored[history.NAME].splitlines(keepends=True)[1]
+    stored[history.NAME] += serves.replace(b'"version": 2', b'"version": 3')
+    shared.pull()
+    said = "by history.jsonl at S3, version 3 is live, and no longer version 2\n"
+    assert capsys.readouterr().out == f"- {said}"
+    history.path(first).write_text("damaged")
+    shared.pull()
+    assert history.serving(history.read(first)) == 3
 
 
 def test_an_earlier_version_that_is_published_again_stays(here: Path) -> None:
