@@ -81,11 +81,18 @@ def files_in(source: Source, kind: Kind = PICTURES) -> list[Source]:
     if not isinstance(source, (str, os.PathLike)) or scheme_of(source):
         return []
     try:
-        with os.scandir(source) as entries:
-            names = sorted(e.name for e in entries if kind.has(e.name) and e.is_file())
+        return [*list_files(source, kind)]
     except OSError:
         return []
-    return [Path(source, name) for name in names]
+
+
+def list_files(folder: str | os.PathLike[str], kind: Kind) -> list[Path]:
+    """An `OSError` where the folder cannot be read; links that lead to no file are passed over."""
+    with os.scandir(folder) as entries:
+        named = [each for each in entries if kind.has(each.name)]
+    is_file = os.path.isfile  # which raises nothing, wherever a link leads
+    files = (each.name for each in named if each.is_file(follow_symlinks=False) or is_file(each))
+    return [Path(folder, name) for name in sorted(files)]
 
 
 def scheme_of(source: str | os.PathLike[str]) -> str:
@@ -182,7 +189,7 @@ def read_file(path: str | os.PathLike[str], max_bytes: int, kind: Kind) -> bytes
 
 
 def folder_error(path: Path, kind: Kind) -> SourceError:
-    if files_in(path, kind):
+    if list_files(path, kind):
         return SourceError(f"a folder, not a {kind.name}", kind.several)
     first, second, *_ = kind.suffixes
     return SourceError(

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name).write_bytes(name.encode())
     (tmp_path / "deeper.jpg").mkdir()
     (tmp_path / "deeper.jpg" / "d.jpg").write_bytes(b"d")
+    (tmp_path / "loop.jpg").symlink_to("loop.jpg")
     return tmp_path
 
 
@@ -90,6 +92,14 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, name: str, cause: str) -> 
     with pytest.raises(SourceError, match=cause) as raised:
         read(os.fspath(tmp_path) + "/" + name, LIMIT, 1)
     assert raised.value.remedy
+
+
+def test_a_folder_that_may_not_be_read_says_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "scandir", Mock(side_effect=PermissionError(13, "Permission denied")))
+    with pytest.raises(SourceError, match="permission denied"):
+        read(next(expand(folder)), LIMIT, 1)
 
 
 def test_open_files_that_give_no_picture(folder: Path) -> None:
