@@ -1,5 +1,6 @@
 """Where the sockets of a server lie, and that nobody else can reach them."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ from bundle_serving.process import sockets
 
 
 @pytest.fixture
-def deep(tmp_path: Path) -> Path:
+def deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path / ("a-long-name-" * 9) / "run"
 
 
@@ -25,16 +27,13 @@ def test_folder_is_private_and_found_again(tmp_path: Path) -> None:
 def test_a_long_path_gets_a_short_folder_that_is_found_again(
     deep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "until-logout"))
     made = sockets.folder(deep)
     assert made.parent == tmp_path and mode(made) == 0o700
     assert sockets.folder(deep) == made
 
 
-def test_a_short_folder_that_is_gone_is_made_again(
-    deep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+def test_a_short_folder_that_is_gone_is_made_again(deep: Path) -> None:
     sockets.folder(deep).rmdir()
     assert sockets.folder(deep).is_dir()
 
@@ -59,10 +58,7 @@ def test_the_folder_goes_with_its_server(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_short_folder_goes_with_its_server(
-    deep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+def test_a_short_folder_goes_with_its_server(deep: Path) -> None:
     made = sockets.folder(deep)
     (made / sockets.METRICS).touch()
     sockets.forget(deep)
