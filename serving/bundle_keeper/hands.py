@@ -11,8 +11,9 @@ import fcntl
 import time
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from bundle_serving.process.server_log import log
 
@@ -50,20 +51,24 @@ class Hands:
     @contextmanager
     def on_if_free(self) -> Iterator[bool]:
         """Whether no command is at work, and none begins before the block ends."""
-        try:
-            lock = self._file.open() if self._file else None
-        except OSError:  # there is none, or none that commands and keeper share
-            lock = None
-        if lock is None:
-            yield True
-            return
-        with lock:
-            free = True
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                free = False
+        free = True
+        with ExitStack() as stack:
+            if self._file:
+                try:
+                    lock = stack.enter_context(_open(self._file))
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    free = False
+                except OSError:
+                    pass  # there is none, or none that commands and keeper share
             yield free
+
+
+def _open(file: Path) -> TextIO:
+    try:
+        return file.open("r+")  # as NFS wants it for such a lock
+    except OSError:
+        return file.open()  # from a container
 
 
 class Pauses:

@@ -1,6 +1,8 @@
 """What the keeper stands on: who starts it afresh, and who holds it off."""
 
 import asyncio
+import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -149,6 +151,24 @@ def test_a_command_holds_the_keepers_hands_off(tmp_path: Path) -> None:
             happened.append("command")
     keeping.join(30)
     assert happened == ["command", "keeper"]
+
+
+def test_a_lock_on_nfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There it wants a file that is open for writing; and what has no locks holds nobody up."""
+    file, can_lock = tmp_path / "lock", True
+
+    def flock(lock: Any, how: int) -> None:
+        if not (can_lock and fcntl.fcntl(lock, fcntl.F_GETFL) & os.O_RDWR):
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        real(lock, how)
+
+    real = fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with lock.hands_off(file), hands.Hands(file).on_if_free() as free:
+        assert not free
+    can_lock = False
+    with hands.Hands(file).on_if_free() as free:
+        assert free
 
 
 def test_a_command_that_hangs_does_not_stop_the_keeper(
