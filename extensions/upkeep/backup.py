@@ -30,7 +30,6 @@ from dotenv import dotenv_values
 from extensions.upkeep import sealed
 from scripts.base import disk, files
 from scripts.base.errors import OTHER, UserError, of_the_machine
-from scripts.base.files import is_shared
 from scripts.base.paths import DOTENV, ROOT, expand
 from scripts.recipes import folders
 from scripts.repository import archive, layout_number
@@ -324,12 +323,12 @@ def _own(backup: Backup) -> Path:
 
 
 def _restore_settings(text: str) -> None:
-    """Without the lines that make wrote for the other checkout; for those alone who work in this
-    one, since they may contain secrets. A second restore leaves aside what the first one found."""
-    restored, mode = _take_users(text), 0o660 if is_shared() else 0o600
+    """Without the lines that make wrote for the other checkout. A second restore leaves aside what
+    the first one found."""
+    restored = _take_users(text)
     if DOTENV.exists() and _take_users(before := DOTENV.read_text()) != restored:
-        files.write(DOTENV.with_name(".env.before"), before, mode)
-    files.write(DOTENV, restored, mode)
+        files.write_private(DOTENV.with_name(".env.before"), before)
+    files.write_private(DOTENV, restored)
 
 
 def _take_users(text: str) -> str:

@@ -48,6 +48,11 @@ def write(path: Path, content: str, mode: int = 0o644) -> None:
     write_bytes(path, content.encode(), mode)
 
 
+def write_private(path: Path, content: str) -> None:
+    """For those alone who work in this checkout: secrets are in it, or what clients sent."""
+    write(path, content, 0o660 if is_shared() else 0o600)
+
+
 def write_bytes(path: Path, content: bytes, mode: int = 0o644) -> None:
     with draft_of(path) as draft:
         draft.touch(0o600)  # never readable by others, not even for a moment

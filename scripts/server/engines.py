@@ -254,7 +254,7 @@ def prove_served(
         return memory, answers
     finally:
         if (said := CANDIDATE / gate.LOG).exists():
-            files.write(state.REFUSED, said.read_text(errors="replace"))
+            files.write_private(state.REFUSED, said.read_text(errors="replace"))
         shutil.rmtree(CANDIDATE, ignore_errors=True)
 
 

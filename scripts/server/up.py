@@ -380,7 +380,7 @@ def _keep_log(stack: Stack) -> None:
     """For `make logs`, when it is gone."""
     with suppress(UserError, OSError):  # as where its engine has ended
         if said := stack.log():
-            files.write(state.REFUSED, said)
+            files.write_private(state.REFUSED, said)
 
 
 def scale_if_wanted(stack: Stack, known: State, settings: Settings) -> State:

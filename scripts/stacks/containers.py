@@ -155,7 +155,7 @@ class DockerStack:
         ports.require_free(self._settings.bind, self._settings.ports, by_engine=True)
         self._hand_over_keys()
         wanted.save()
-        files.write(SERVED, json.dumps(self._configure(wanted), indent=2) + "\n")
+        files.write_private(SERVED, json.dumps(self._configure(wanted), indent=2) + "\n")
         dotenv_file.write_for_compose(self.project, SERVED)
         self._compose_up(SERVED)
 
@@ -186,7 +186,7 @@ class DockerStack:
         config = self._configure(wanted)
         # The relay stays, and with it what is open.
         config["services"]["ports"] = json.loads(SERVED.read_text())["services"]["ports"]
-        files.write(BESIDE, json.dumps(config, indent=2) + "\n")
+        files.write_private(BESIDE, json.dumps(config, indent=2) + "\n")
         try:
             self._compose_up(BESIDE, "--no-recreate", "--scale", "server=2")
         except BaseException:
@@ -405,7 +405,7 @@ def _is_for_containers(path: Path) -> bool:
 def _remove_and_keep_log(container: Container, log: Path) -> None:
     """On a full disk, without its log."""
     try:
-        log.write_bytes(container.logs())
+        files.write_private(log, container.logs().decode(errors="replace"))
     finally:
         remove(container)
 

@@ -166,7 +166,7 @@ class ManyServers(DockerStack):
     def keep_log(self, fingerprint: str) -> None:
         """For `make logs`, when they are gone."""
         if said := self.read_log(fingerprint):
-            files.write(state.REFUSED, said)
+            files.write_private(state.REFUSED, said)
 
     def refuse(self, fingerprint: str, what: str = "a server does not start") -> UserError:
         self.keep_log(fingerprint)

@@ -18,9 +18,10 @@ import pytest
 import docker
 from scripts import bootstrap
 from scripts.artefacts.manifest import read_pins
-from scripts.base import interrupts
+from scripts.base import files, interrupts
 from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import ROOT
+from scripts.server import up
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks import containers, images, local, state
 from scripts.stacks.compose import ONE_OFF, SERVICE
@@ -120,6 +121,37 @@ def test_on_a_full_disk_no_server_is_left(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(IsADirectoryError):
         stack.withdraw(State("cpu", "", {}))
     assert left.is_removed
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_what_others_are_not_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_shared: bool
+) -> None:
+    """Secrets that COMPOSE_OVERRIDE names, and what clients sent."""
+    stack, wanted = DockerStack(Settings(DEFAULTS)), Mock()
+    monkeypatch.setattr(files, "is_shared", lambda: is_shared)
+    monkeypatch.setattr(state, "REFUSED", tmp_path / "refused")
+    for name in ("SERVED", "BESIDE"):
+        monkeypatch.setattr(containers, name, tmp_path / name)
+    for name in ("ports", "dotenv_file"):
+        monkeypatch.setattr(containers, name, Mock())
+    monkeypatch.setattr(stack.compose, "list_started_here", list)
+    monkeypatch.setattr(stack.compose, "find_beside", lambda: [OfDocker()])
+    monkeypatch.setattr(stack, "_compose_up", Mock())
+    monkeypatch.setattr(stack, "_configure", lambda _: {"services": {"ports": {}}})
+
+    def find_modes() -> dict[str, int]:
+        return {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+
+    mode = 0o660 if is_shared else 0o600
+    stack.start(wanted)
+    stack.start_beside(wanted, wanted, [])
+    assert find_modes() == {"SERVED": mode, "BESIDE": mode}
+    stack.withdraw(wanted)
+    assert find_modes() == {"SERVED": mode, "refused": mode}
+    state.REFUSED.unlink()
+    up._keep_log(Mock(log=lambda: "its log"))
+    assert find_modes()["refused"] == mode
 
 
 def test_ctrl_c_while_a_private_server_starts_leaves_none(

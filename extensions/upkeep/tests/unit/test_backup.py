@@ -308,7 +308,7 @@ def test_settings_are_for_those_who_work_here(
 ) -> None:
     backup.save(tmp_path / "monday.tar", "0.1.0", "")
     (here / ".env").write_text("ARCH=mine\n")
-    monkeypatch.setattr(backup, "is_shared", lambda: shared)
+    monkeypatch.setattr(files, "is_shared", lambda: shared)
     restored(tmp_path / "monday.tar")
     for name in (".env", ".env.before"):
         assert (here / name).stat().st_mode & 0o777 == (0o660 if shared else 0o600)
