@@ -141,14 +141,15 @@ def _of_torchvision(wanted: Torchvision) -> Network:
             f"{wanted.arch} {len(known)} classes",
             "give the WEIGHTS= that these labels belong to",
         )
+    entry = _find_entry(wanted, published)
     torch.manual_seed(0)
     module = torchvision.models.get_model(
-        wanted.arch, weights=None, num_classes=len(labels), **_list_unsaid(wanted)
+        wanted.arch, weights=None, num_classes=len(labels), **_list_unsaid(wanted, entry)
     )
     remedy = ITS_ARCH if wanted.setting == "WEIGHTS" else MADE_THERE
     of = f"{wanted.arch} with {len(labels)} classes"
-    origin = load_weights(module, wanted, published.DEFAULT, of, remedy)
-    recipe = _find_entry(origin, published).transforms()
+    origin = load_weights(module, wanted, entry, of, remedy)
+    recipe = entry.transforms()
     return Network(
         module=module.eval(),
         transform={
@@ -163,8 +164,10 @@ def _of_torchvision(wanted: Torchvision) -> Network:
     )
 
 
-def _list_unsaid(wanted: Torchvision) -> dict[str, Any]:
+def _list_unsaid(wanted: Torchvision, entry: Any) -> dict[str, Any]:
     """What torchvision's own functions set where they are given weights, which do not say it."""
+    if wanted.arch.startswith("vit_"):
+        return {"image_size": entry.meta["min_size"][0]}
     if not wanted.scales_input:
         return {}
     names = read_state(Path(wanted.weights)) if wanted.is_file else ("aux",)
@@ -186,12 +189,14 @@ def download_weights(arch: str, entry: Any, ways_out: str) -> dict[str, torch.Te
     return state
 
 
-def _find_entry(origin: Mapping[str, str], published: Any) -> Any:
+def _find_entry(wanted: Torchvision, published: Any) -> Any:
     """torchvision's files have their hash in the name; other files get the picture sizes that the
     architecture was first published with (short side 256, crop 224 for most)."""
+    if wanted.weights == "default":
+        return published.DEFAULT
+    digest = of_file(Path(wanted.weights), None).get("sha256", "")
     for entry in published:
-        known = Path(entry.url).stem.rsplit("-", 1)[-1]
-        if origin.get("url") == entry.url or origin.get("sha256", "").startswith(known):
+        if digest.startswith(Path(entry.url).stem.rsplit("-", 1)[-1]):
             return entry
     return next(iter(published))
 

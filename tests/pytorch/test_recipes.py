@@ -20,7 +20,7 @@ RECIPE = ROOT / "model_repository" / "resnet50.yaml"
 FAMILIES = """
     alexnet convnext_tiny densenet121 efficientnet_b0 googlenet inception_v3 maxvit_t mnasnet0_5
     mobilenet_v2 mobilenet_v3_small regnet_y_400mf resnet18 shufflenet_v2_x0_5 squeezenet1_0 swin_t
-    swin_v2_t vgg11 vit_b_16
+    swin_v2_t vgg11 vit_b_16 vit_h_14
 """
 
 
@@ -107,3 +107,16 @@ def test_versions_of_before_it_scaled_its_input_are_made_anew() -> None:
     assert Torchvision("inception_v3").identity()["scales_input"]
     for other in (Torchvision("inception_v3", "random"), Torchvision("resnet18")):
         assert "scales_input" not in other.identity()
+
+
+def test_a_published_file_is_taken_in_the_size_that_it_was_published_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entry = torchvision.models.ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1
+    digest = Path(entry.url).stem.rpartition("-")[2]
+    with torch.device("meta"):
+        state = torchvision.models.vit_b_16(image_size=384).state_dict()
+        monkeypatch.setattr(networks, "read_state", lambda _: state)
+        monkeypatch.setattr(networks, "of_file", lambda *_: {"sha256": digest})
+        network = networks.build(Torchvision("vit_b_16", "swag.pth"))
+    assert network.transform["crop"] == network.module.image_size == 384
