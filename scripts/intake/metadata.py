@@ -14,6 +14,11 @@ FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 # What was found out when a network was taken in.
 ABOUT = "about.json"
 DETECTORS = "ForObjectDetection"  # Hugging Face's: how their architectures end
+# Hugging Face's kinds that take one number as the short side; the others, as both.
+OF_SHORT_SIDE = (
+    *("Bit", "CLIP", "ChineseCLIP", "ConvNext", "Levit", "MobileNet", "MobileViT", "PoolFormer"),
+    *("SiglipImage", "TextNet", "ViTHybrid"),
+)
 USUAL: Mapping[str, Any] = {
     **{"fit": "crop", "pad": 0, "middle": "even", "interpolation": "bilinear"},
     **{"channels": "rgb", "scale": 255.0},
@@ -104,16 +109,16 @@ def of_timm(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def of_hugging_face(config: Mapping[str, Any]) -> dict[str, Any]:
     """A preprocessor_config.json, of the processors of pictures that resize and crop."""
+    kind = str(config.get("image_processor_type", config.get("feature_extractor_type", "")))
     try:
         pictures: dict[str, Any] = {
-            **_sides(config),
+            **_sides(config, kind),
             "middle": "first",
             "interpolation": _filter(config.get("resample", 2)),
             "scale": 1 / float(config.get("rescale_factor") or 1 / 255),
         }
         if not config.get("do_rescale", True):
             pictures["scale"] = 1.0
-        kind = str(config.get("image_processor_type", config.get("feature_extractor_type", "")))
         normalises = "image_mean" in config and "MobileViT" not in kind
         pictures |= AS_PICTURES
         if config.get("do_normalize", normalises):
@@ -134,10 +139,12 @@ def _normalise(config: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return {"mean": mean, "std": std}
 
 
-def _sides(config: Mapping[str, Any]) -> dict[str, Any]:
+def _sides(config: Mapping[str, Any], kind: str) -> dict[str, Any]:
     size: Any = config["size"]
     crop: Any = config.get("crop_size")
-    size = {"shortest_edge": size} if isinstance(size, int) else size
+    if isinstance(size, int):
+        is_short = kind.startswith(OF_SHORT_SIDE)
+        size = {"shortest_edge": size} if is_short else {"height": size, "width": size}
     crop = {"height": crop, "width": crop} if isinstance(crop, int) else crop
     cropped = config.get("do_center_crop", False) and crop
     if "height" in size:
@@ -149,7 +156,7 @@ def _sides(config: Mapping[str, Any]) -> dict[str, Any]:
         if short >= 384:
             return {"fit": "squash", "crop": short, "resize": short}
         return {"fit": "crop", "crop": short, "resize": int(short / config["crop_pct"])}
-    if "Levit" in config.get("image_processor_type", config.get("feature_extractor_type", "")):
+    if "Levit" in kind:
         short = int(256 / 224 * short)
     inside = (crop["height"], crop["width"]) if cropped else (short, short)
     return {"fit": "crop", **_crop(inside), "resize": short}

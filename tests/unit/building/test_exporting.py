@@ -118,3 +118,10 @@ def test_a_processor_with_a_filter_that_nobody_knows() -> None:
     processor = {"size": 224, "do_normalize": False}
     assert metadata.of_hugging_face(processor | {"resample": 3})["interpolation"] == "bicubic"
     assert metadata.of_hugging_face(processor | {"resample": 9}) == {}
+
+
+@pytest.mark.parametrize(("kind", "fit"), [("", "squash"), ("ViT", "squash"), ("CLIP", "crop")])
+def test_a_processor_of_one_number(kind: str, fit: str) -> None:
+    """As files of earlier days have it."""
+    processor = {"size": 224, "feature_extractor_type": f"{kind}FeatureExtractor"}
+    assert metadata.of_hugging_face(processor | {"do_normalize": False})["fit"] == fit
