@@ -202,7 +202,7 @@ def _of_timm(name: str, shown: str, weights: str, size: Size | None, path: Path)
             labels = [info.index_to_description(number) for number in range(classes)]
         if weights == "random":
             labels = [f"{name}{UNTRAINED}" for name in labels or map(str, range(classes))]
-    _export(module, pictures, path)
+    _export(module, size, pictures, path)
     return Found(pictures, tuple(labels))
 
 
@@ -263,12 +263,10 @@ def _of_hugging_face(
                 return logits
 
         pictures = _observe_processor(source, pictures_given, trusted)
-        if size:
-            pictures |= {"crop": list(size), "resize": min(size)}
         names = config.id2label
         labels = tuple(str(names[number]) for number in range(len(names)))
         several = config.problem_type == "multi_label_classification"
-    _export(Logits().eval(), pictures, path)
+    _export(Logits().eval(), size, pictures, path)
     return Found(pictures, labels, "multi-label" if several else "scores")
 
 
@@ -356,7 +354,7 @@ def _observe_processor(source: str, pictures_given: bool, trusted: bool) -> dict
     return found
 
 
-def _export(module: nn.Module, pictures: dict[str, Any], path: Path) -> None:
+def _export(module: nn.Module, size: Size | None, pictures: dict[str, Any], path: Path) -> None:
     """By PyTorch's exporter, or else by its predecessor, which traces."""
     import torch
 
@@ -364,7 +362,7 @@ def _export(module: nn.Module, pictures: dict[str, Any], path: Path) -> None:
     from scripts.artefacts.shapes import sides
 
     module = module.eval()
-    example = torch.zeros(2, 3, *sides(pictures.get("crop", 224)))
+    example = torch.zeros(2, 3, *(size or sides(pictures.get("crop", 224))))
     with step("exporting to ONNX"):
         try:
             save(module, {"pixels": example}, ({0: BATCH},), "output", path)

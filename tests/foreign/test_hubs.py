@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from scripts.base.errors import UserError
+from scripts.intake import metadata
 from scripts.intake.original import explain_refusals
 from scripts.steps import intake
 from scripts.steps.vision import torchvision
@@ -73,6 +74,39 @@ def test_a_processor_that_prepares_no_picture(more: dict[str, object], tmp_path:
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(known | more))
     with pytest.raises(UserError, match="prepares pictures in a way that is not known here"):
         intake.take(str(tmp_path), "default", None, False, tmp_path / "model.onnx")
+
+
+KINDS = """
+    Beit Bit ChineseCLIP CLIP ConvNext DeiT EfficientNet Levit MobileNetV1 MobileNetV2 MobileViT
+    Perceiver PoolFormer Pvt Segformer Siglip TextNet ViT
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS.split())
+def test_a_size_of_one_number_is_what_transformers_makes_of_it(kind: str) -> None:
+    """In files of earlier days, beside a network in ONNX."""
+    how = {"crop_size": 224, "image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 3}
+    given = {"size": 256, "crop_pct": 0.875, "do_normalize": True, "do_center_crop": True, **how}
+    if kind not in ("ConvNext", "PoolFormer"):
+        del given["crop_pct"]
+    processor = getattr(transformers, f"{kind}ImageProcessor")(**given).to_dict()
+    found = metadata.of_hugging_face(given | {"image_processor_type": f"{kind}ImageProcessor"})
+    for key in ("fit", "crop", "resize"):
+        assert found[key] == metadata.of_hugging_face(processor)[key]
+
+
+def test_the_margin_of_a_processor_stays_where_a_size_is_given(tmp_path: Path) -> None:
+    sides = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1]}
+    config = transformers.ResNetConfig(**sides, layer_type="basic")
+    transformers.ResNetForImageClassification(config).save_pretrained(tmp_path)
+    processor = transformers.ConvNextImageProcessor(size={"shortest_edge": 64}, crop_pct=0.875)
+    processor.save_pretrained(tmp_path)
+    network = tmp_path / "model.onnx"
+    for size, side in ((None, 64), ((64, 64), 64), ((96, 96), 96)):
+        found = intake.take(str(tmp_path), "default", size, False, network)
+        (taken,) = onnx.load(network).graph.input
+        assert taken.type.tensor_type.shape.dim[-1].dim_value == side
+        assert [found.pictures[key] for key in ("resize", "crop")] == [73, 64]
 
 
 class Two(torch.nn.Module):  # type: ignore[misc]
