@@ -1,7 +1,7 @@
 """A video with its labels in the picture."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,8 @@ class Annotated:
 
     def discard(self) -> None:
         if self._container is not None:
-            self._container.close()
+            with suppress(OSError):  # on a full disk it cannot end the file
+                self._container.close()
         self._draft.unlink(missing_ok=True)
 
 

@@ -1,5 +1,6 @@
 """The frames of a video, upright and in order, or the newest of them."""
 
+import resource
 import struct
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,23 @@ def test_what_is_written_is_there_when_it_is_whole(clip: Path, tmp_path: Path) -
         write(last(clip), "a mug")
         raise RuntimeError
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clip.mp4", "out.webm"]
+
+
+def test_a_full_disk_is_told_and_nothing_is_left(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (320, 320, 3), np.uint8)
+    frame = Frame(1, 0.0, av.VideoFrame.from_ndarray(noise, format="rgb24"))
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, unlimited[1]))
+    try:
+        with (
+            pytest.raises(SourceError, match="too large"),
+            writing(tmp_path / "out.mp4", "") as write,
+        ):
+            while True:
+                write(frame, "a mug")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    assert not [*tmp_path.iterdir()]
 
 
 def last(clip: Path) -> Frame:
