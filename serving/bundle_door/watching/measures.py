@@ -11,7 +11,7 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 Labels = tuple[str, ...]
-# More label values than these come only from a client that invents them.
+# So many series have changed last; one that comes back begins at 0, as after a restart.
 MOST_SERIES = 500
 
 
@@ -35,8 +35,9 @@ class Counter(Family):
         self.values: dict[Labels, float] = {}
 
     def add(self, *labels: str, amount: float = 1) -> None:
-        if labels in self.values or len(self.values) < MOST_SERIES:
-            self.values[labels] = self.values.get(labels, 0) + amount
+        self.values[labels] = self.values.pop(labels, 0) + amount
+        if len(self.values) > MOST_SERIES:
+            del self.values[next(iter(self.values))]
 
     def samples(self) -> Iterator[str]:
         for labels, value in sorted(self.values.items()):
@@ -66,13 +67,13 @@ class Histogram(Family):
         self.sums: dict[Labels, float] = {}
 
     def observe(self, value: float, *labels: str) -> None:
-        if (counts := self.counts.get(labels)) is None:
-            if len(self.counts) >= MOST_SERIES:
-                return
-            counts = self.counts[labels] = [0] * (len(self.bounds) + 1)
-            self.sums[labels] = 0.0
+        counts = self.counts.pop(labels, None) or [0] * (len(self.bounds) + 1)
         counts[bisect_left(self.bounds, value)] += 1
-        self.sums[labels] += value
+        self.counts[labels] = counts
+        self.sums[labels] = self.sums.get(labels, 0.0) + value
+        if len(self.counts) > MOST_SERIES:
+            oldest = next(iter(self.counts))
+            del self.counts[oldest], self.sums[oldest]
 
     def samples(self) -> Iterator[str]:
         for labels, counts in sorted(self.counts.items()):

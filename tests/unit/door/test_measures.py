@@ -26,6 +26,7 @@ from bundle_door.paths.routes import of_inference, of_keys
 from bundle_door.requests import Request
 from bundle_door.served import OTHER, Served
 from bundle_door.triton import Triton
+from bundle_door.watching.drift import MOST_KEPT
 from bundle_door.watching.measures import (
     MOST_SERIES,
     SECONDS,
@@ -35,7 +36,7 @@ from bundle_door.watching.measures import (
     quantile,
     text,
 )
-from bundle_door.watching.observed import HTTP, SLOT_S, SLOTS, Observed, Recent
+from bundle_door.watching.observed import GRPC, HTTP, OK, SLOT_S, SLOTS, Observed, Recent
 from bundle_door.watching.steps import Report, Steps, listen, read_reports
 from bundle_door.wire.http1 import Body, Incoming
 from bundle_serving import own_requests, step_reports
@@ -65,11 +66,24 @@ def test_both_formats_say_the_same() -> None:
     assert of_openmetrics["b_total"].value == 3
 
 
-def test_a_client_cannot_make_series_without_end() -> None:
+def test_of_series_without_end_the_last_that_changed_are_there() -> None:
+    observed = Observed()
+    rolled_out = [str(number) for number in range(MOST_SERIES)]
+    for version in rolled_out:
+        for protocol in (HTTP, GRPC):
+            observed.request(("birds", version, protocol), 200, 0.5)
+            observed.request(("always", "1", protocol), 200, 0.5)
+        observed.report(msgspec.structs.replace(STEP, version=version, answers=[(7, 0.5)]))
+    of_birds = {labels[1] for labels in observed.requests.counts if labels[0] == "birds"}
+    assert of_birds == {*rolled_out[1 - MOST_SERIES // 2 :]}
+    assert sum(observed.requests.counts["always", "1", HTTP, OK]) == MOST_SERIES
+    assert observed.requests.sums.keys() == observed.requests.counts.keys()
+    assert {*observed.drift.versions} == {("m", each) for each in rolled_out[-MOST_KEPT:]}
     counter = Counter("a_total", "Counted", ("who",))
-    for number in range(2 * MOST_SERIES):
-        counter.add(str(number))
+    for who in ("first", *rolled_out[1:], "first", "last"):
+        counter.add(who)
     assert len(counter.values) == MOST_SERIES
+    assert (counter.values["first",], counter.values["last",]) == (2, 1)
 
 
 @pytest.mark.parametrize("true", [0.004, 0.0371, 0.5, 2.0])
