@@ -17,6 +17,7 @@ hidden=$(find "$@" ! -type l ! -perm -004 -print -quit)
 }
 
 mkdir -p build/cache build/key build/live build/tls build/versions
+chmod a+rx build/key build/tls  # make makes them, too, under its user's umask
 [ -e "$hands" ] || (umask 077 && : > "$hands")
 if [ ! -e "$key" ]; then
     (umask 077 && od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n' > "$key.tmp")

@@ -1,7 +1,9 @@
 """What this repository assumes of NVIDIA's images, held to what the workflow `images` has noted."""
 
 import json
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,21 @@ def test_the_images_user_can_read_what_a_umask_hides() -> None:
         lines = file.read_text().replace("\\\n", "").splitlines()
         for words in (line.removeprefix("COPY ") for line in lines if line.startswith("COPY ")):
             assert words.startswith(("--chmod=755 ", "--from=")) or re.search(roots, words), words
+
+
+def test_the_server_can_enter_what_a_umask_hides(tmp_path: Path) -> None:
+    """make places TLS_CERT before the first step."""
+    secret = [tmp_path / "build" / name for name in ("key", "tls")]
+    for folder in (*(tmp_path / name for name in MOUNTED), *secret):
+        folder.mkdir(parents=True)
+    for folder in secret:
+        folder.chmod(0o700)
+    for name in ("chown", "python3"):
+        (stand_in := tmp_path / name).write_text("#!/bin/sh\n")
+        stand_in.chmod(0o755)
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["sh", ROOT / "docker/steps/init.sh"], cwd=tmp_path, env=path, check=True)
+    assert {folder.stat().st_mode & 0o777 for folder in secret} == {0o755}
 
 
 def test_steps_can_read_what_a_umask_hides(tmp_path: Path) -> None:
