@@ -92,8 +92,8 @@ def _elsewhere(note: Path) -> Path:
     """A folder with a short name, recorded in `note`."""
     if noted := _read_noted(note):
         return _private(noted)
-    # Created with mode 0700 and an unpredictable name; not in XDG_RUNTIME_DIR, which is removed when
-    # its user logs out.
+    # Created with mode 0700 and an unpredictable name; not in XDG_RUNTIME_DIR, which is removed
+    # when its user logs out.
     made = Path(tempfile.mkdtemp(prefix=PREFIX))
     note.parent.mkdir(parents=True, exist_ok=True)
     unfinished = note.with_suffix(".new")
