@@ -137,12 +137,22 @@ def _install(layer: str) -> None:
     else:
         has_torch = any(line.startswith("torch==") for line in layers.read_locked(layer))
         index = torch_index() if has_torch else []
+        _remove_halves()
         if not _by_uv(layer, index):
+            _remove_halves()
             _by_pip(layer, index)
     _say(f"done in {time.monotonic() - began:.0f} s", "  ")
     STAMPS.mkdir(exist_ok=True)
     for each in layers.find_included(layer):
         (STAMPS / each).write_text(digest(each))
+
+
+def _remove_halves() -> None:
+    """What an interruption or a full disk cut short counts as installed, for pip and for uv; both
+    write INSTALLER when the rest is there."""
+    for package in VENV.glob("lib/python*/site-packages/*.dist-info"):
+        if not (package / "INSTALLER").exists():
+            shutil.rmtree(package)
 
 
 def _say(text: str, mark: str = "- ") -> None:
@@ -252,15 +262,14 @@ def _by_uv(layer: str, index: list[str]) -> bool:
     settings = pip_settings()
     if settings is None:
         return False
-    uv = VENV / "bin" / "uv"
-    if not uv.exists():
+    if not any(VENV.glob("lib/python*/site-packages/uv-*.dist-info/INSTALLER")):
         with _write_checked("uv") as (file, _):
             take = ["-m", "pip", "install", "--no-compile", "--no-input", "--retries", "0"]
             take += ["--no-deps", "--require-hashes", "-r", str(file)]
             if subprocess.run([PYTHON, *take], capture_output=True).returncode:
                 return False
     options, variables = settings
-    install = [str(uv), "pip", "install", "--python", str(PYTHON)]
+    install = [str(VENV / "bin" / "uv"), "pip", "install", "--python", str(PYTHON)]
     # As pip does it: the best of all indexes, and not of the first one that has any.
     install += ["--index-strategy", "unsafe-best-match"]
     with _write_checked(layer) as (file, without):

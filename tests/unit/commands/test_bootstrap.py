@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,36 @@ def test_a_full_disk_is_no_missing_module(tmp_path: Path, monkeypatch: pytest.Mo
             instead.setattr(subprocess, "run", lambda *_, done=done, **__: done)
             bootstrap._create()
         assert refused.value.remedy.startswith(remedy) or remedy in refused.value.remedy
+
+
+def test_what_was_installed_by_half_is_installed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = tmp_path / "lib" / "python3.11" / "site-packages"
+    files = ("onnx-1.dist-info/METADATA", "uv-1.dist-info/METADATA", "pip-1.dist-info/INSTALLER")
+    commands: list[Sequence[object]] = []
+
+    def fail(command: Sequence[object], **_: object) -> subprocess.CompletedProcess[str]:
+        assert not list(packages.glob("*/METADATA"))
+        commands.append(command)
+        (packages / files[0]).parent.mkdir()
+        (packages / files[0]).touch()
+        return subprocess.CompletedProcess([], 1)
+
+    def check(words: list[str]) -> None:
+        assert not list(packages.glob("*/METADATA"))
+
+    for name in (bootstrap.OURS, *files, "../../../bin/uv"):
+        (packages / name).parent.mkdir(parents=True, exist_ok=True)
+        (packages / name).touch()
+    monkeypatch.setattr(bootstrap, "VENV", tmp_path)
+    monkeypatch.setattr(bootstrap, "STAMPS", tmp_path / "layers")
+    monkeypatch.setattr(bootstrap, "pip_settings", lambda: ([], {}))
+    monkeypatch.setattr(bootstrap, "_pip", check)
+    monkeypatch.setattr(subprocess, "run", fail)
+    bootstrap._install("tools")
+    assert len(commands) == 1 and "pip" in commands[0]  # asked for uv
+    assert (packages / files[2]).exists()
 
 
 @pytest.mark.parametrize("index", ["http://a b", "http://127.0.0.1:port", "http://nowhere.invalid"])
