@@ -76,6 +76,7 @@ def main() -> None:
 def ensure(layer: str) -> None:
     """Installs the layer unless it is installed already."""
     if not is_installed(layer):
+        _require_ours()
         VENV.mkdir(exist_ok=True)
         # Two first runs at the same time.
         with hold_lock(VENV / "lock", lambda who: _say(f"waiting for {who}, which installs …")):
@@ -101,6 +102,15 @@ def digest(layer: str) -> str:
 
 def _is_made() -> bool:
     return any(VENV.glob(f"lib/python*/site-packages/{OURS}"))
+
+
+def _require_ours() -> None:
+    """What an interrupted run of ours left is removed; it has our lock at least."""
+    if any(VENV.glob("*")) and not (VENV / "lock").exists() and not _is_made():
+        raise UserError(
+            f"{VENV.name} is an environment that make did not make",
+            f"move it elsewhere, or rm -r {VENV.name}; then run it again",
+        )
 
 
 def _require_its_python() -> None:

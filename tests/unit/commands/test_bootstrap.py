@@ -85,6 +85,25 @@ def test_links_that_an_interrupted_run_left_are_removed(
     assert elsewhere.is_dir() and not any(venv.iterdir())
 
 
+@pytest.mark.parametrize("is_link", [False, True])
+def test_an_environment_of_the_users_own_stays(
+    is_link: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / ("mine" if is_link else ".venv")
+    (theirs / "bin").mkdir(parents=True)
+    if is_link:
+        (tmp_path / ".venv").symlink_to(theirs)
+    monkeypatch.setattr(bootstrap, "VENV", tmp_path / ".venv")
+    monkeypatch.setattr(bootstrap, "STAMPS", tmp_path / ".venv" / "layers")
+    monkeypatch.setattr(bootstrap, "_find_python", lambda: "false")
+    with pytest.raises(UserError, match="that make did not make"):
+        bootstrap.ensure("tools")
+    assert [path.name for path in theirs.iterdir()] == ["bin"]
+    (theirs / "lock").touch()  # what an interrupted run of ours left
+    with pytest.raises(UserError, match="cannot create a virtual environment"):
+        bootstrap.ensure("tools")
+
+
 def test_a_full_disk_is_no_missing_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = "Error: [Errno 28] No space left on device: '/bundle/.venv/lib'\n"
     for why, remedy in ((said, "make room"), ("ensurepip is not available", "apt-get install")):
