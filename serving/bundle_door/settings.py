@@ -18,6 +18,8 @@ from bundle_serving.process import traces
 from bundle_serving.process.traces import Collector
 
 BODY_MB, IN_FLIGHT = 64, 1024
+# From 2^32 on, Envoy would refuse its configuration, and print it with the admin key in it.
+MOST_IN_FLIGHT = 1_000_000
 MOST_BODY_MB = (2**31 - 1) // 10**6  # of one message, for gRPC
 MOST_MESSAGE_MB = 320  # what finds room where messages are gathered (messages.py, streams.py)
 # One process of the HTTP service answers what four cores compute, or a part of a GPU.
@@ -145,8 +147,8 @@ SETTINGS = (
     Setting(
         "MAX_IN_FLIGHT",
         str(IN_FLIGHT),
-        read_count,
-        "a positive integer",
+        partial(read_count, most=MOST_IN_FLIGHT),
+        f"a number from 1 to {MOST_IN_FLIGHT}",
         "Requests handled at once; more are refused with 503.",
     ),
     Setting(

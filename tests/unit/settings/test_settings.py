@@ -82,6 +82,7 @@ def test_in_a_container_it_is_refused_before_anything_is_loaded(
         ("MAX_MEGAPIXELS", "nan", "a positive number"),
         ("MEMORY", "1x", "an amount such as 512m or 5.6g"),
         ("MAX_BODY_MB", "2148", "a number from 1 to 2147"),
+        ("MAX_IN_FLIGHT", "5000000000", "a number from 1 to 1000000"),
         ("ALLOWED_HOSTS", "https://a.example", settings.ALL["ALLOWED_HOSTS"].wanted),
         ("ALLOWED_HOSTS", "a.example, b.example:8000", settings.ALL["ALLOWED_HOSTS"].wanted),
         ("ALLOWED_HOSTS", "*.example", settings.ALL["ALLOWED_HOSTS"].wanted),
