@@ -16,6 +16,7 @@ from .show import as_json
 
 CSV, LINES, PARQUET = ".csv", ".jsonl", ".parquet"
 OF_A_LABEL = "label", "index", "probability"
+BEGINS = '{"source": '  # a line of as_json
 ROWS = 10_000
 
 
@@ -29,22 +30,25 @@ class AnswerFile:
     def _take_up(self) -> set[str]:
         """The pictures that it has. A line that a killed run left unfinished goes."""
         text = self.file.read()
-        whole = text[: text.rfind("\n") + 1]
-        known = self._read(whole or text)
-        self.file.seek(len(whole.encode(errors="surrogateescape")))
+        end = text.rfind("\n") + 1
+        while self._is_csv and text.count('"', 0, end) % 2:  # a line end within a name
+            end = text.rfind("\n", 0, end - 1) + 1
+        known = self._read(text, end)
+        self.file.seek(len(text[:end].encode(errors="surrogateescape")))
         self.file.truncate()
-        if self.path.suffix == CSV and not whole:
+        if self._is_csv and not end:
             self._write(self._head())
         return known
 
-    def _read(self, text: str) -> set[str]:
+    def _read(self, text: str, end: int) -> set[str]:
+        begins = self._head() if self._is_csv else BEGINS
         try:
-            if self.path.suffix != CSV:
-                return {self._name_asked(line) for line in text.splitlines()}
-            if not (text or self._head()).startswith(self._head()):
+            if (self._is_csv or not end) and not begins.startswith(text[: len(begins)]):
                 raise ValueError
-            return {row[0] for row in csv.reader(io.StringIO(text.removeprefix(self._head())))}
-        except (ValueError, LookupError, TypeError):
+            if not self._is_csv:
+                return {self._name_asked(line) for line in text[:end].splitlines()}
+            return {row[0] for row in csv.reader(io.StringIO(text[len(begins) : end]))}
+        except (ValueError, LookupError, TypeError, csv.Error):
             raise ClientError(
                 f"{self.path} has something else than answers with {self.top} labels each",
                 "give another name, or as many labels as before",
@@ -56,11 +60,15 @@ class AnswerFile:
             raise ValueError
         return str(answer["source"])
 
+    @property
+    def _is_csv(self) -> bool:
+        return self.path.suffix == CSV
+
     def _head(self) -> str:
         return format_row(list_columns(self.top))
 
     def add(self, result: Result) -> None:
-        if self.path.suffix != CSV:
+        if not self._is_csv:
             return self._write(as_json(result) + "\n")
         labels = [getattr(label, name) for label in result.labels for name in OF_A_LABEL]
         empty = [""] * (len(OF_A_LABEL) * self.top - len(labels))
@@ -117,8 +125,8 @@ def list_columns(top: int) -> list[str]:
 
 def format_row(values: list[Any]) -> str:
     row = io.StringIO()
-    csv.writer(row, lineterminator="\n").writerow(values)
-    return row.getvalue()
+    csv.writer(row).writerow(values)  # with \r\n, so that it quotes both in a name
+    return row.getvalue().removesuffix("\r\n") + "\n"
 
 
 def require_alone(file: TextIO) -> None:

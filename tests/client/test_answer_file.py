@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bundle_client import ClientError
+from bundle_client.answer_file import keep_answers
 from tests.client.stand_in import StandIn
 from tests.client.test_command_line import pictures, run
 
@@ -66,9 +68,51 @@ def test_each_form_has_the_same_answers(
     assert [(name, each["label"], each["probability"]) for name, each in best] == wanted
 
 
+ANSWER = '{"source": "a.jpg", "labels": [{"index": 1, "label": "x", "probability": 0.5}], "ms": 1}'
+HEAD = "source,ms,label,index,probability\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "known", "left"),
+    [
+        ("it.jsonl", ANSWER, set(), ""),  # is asked about again
+        ("it.jsonl", ANSWER[:20], set(), ""),
+        ("it.jsonl", ANSWER + "\n" + ANSWER[:5], {"a.jpg"}, ANSWER + "\n"),
+        ("it.csv", HEAD[:20], set(), HEAD),
+        ("it.csv", HEAD + 'a,1,x,1,1\n"b\nc', {"a"}, HEAD + "a,1,x,1,1\n"),
+        ("it.csv", HEAD + '"a\rb",1,x,1,1\n', {"a\rb"}, HEAD + '"a\rb",1,x,1,1\n'),
+    ],
+)
+def test_a_line_that_was_cut_off_goes(
+    name: str, written: str, known: set[str], left: str, tmp_path: Path
+) -> None:
+    out = tmp_path / name
+    out.write_text(written, newline="")
+    with keep_answers(out, 1) as answers:
+        assert answers.known == known
+    assert out.read_bytes().decode() == left
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("it.jsonl", '{"url": "a.jpg"}'),
+        ("it.jsonl", ANSWER.replace("labels", "boxes") + "\n"),
+        ("it.csv", HEAD[3:]),
+        ("it.csv", HEAD + "a\rb,1,x,1,1\n"),
+    ],
+)
+def test_what_is_something_else_stays(name: str, written: str, tmp_path: Path) -> None:
+    out = tmp_path / name
+    out.write_text(written, newline="")
+    with pytest.raises(ClientError, match="something else than answers"), keep_answers(out, 1):
+        pass
+    assert out.read_bytes().decode() == written
+
+
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_a_name_that_the_file_has_to_quote(form: str, stand_in: StandIn, tmp_path: Path) -> None:
-    odd = tmp_path / 'a "b", c\nd\udcff.jpg'
+    odd = tmp_path / 'a "b", c\nd\re\udcff.jpg'
     odd.write_bytes(b"mug")
     asked = "--url", stand_in.url, "--out", str(tmp_path / f"labels.{form}"), str(odd)
     assert run(*asked).returncode == 0
