@@ -21,6 +21,7 @@ def check(options: set[str]) -> None:
     from scripts.settings import arguments
 
     files.share()
+    arguments.drop_name_of_wsl()
     if ANY_SETTINGS not in options:
         arguments.require_known()
     if (python := os.environ.get("PYTHON")) and "PYTHON" in arguments.list_typed():

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +167,14 @@ def list_typed(environment: Mapping[str, str] = os.environ) -> list[str]:
     _, _, words = f" {environment.get('MAKEFLAGS', '')}".partition(" -- ")
     found = (_ASSIGNED.match(word) for word in _WORD.findall(words))
     return [each[1] for each in found if each]
+
+
+def drop_name_of_wsl(environment: MutableMapping[str, str] = os.environ) -> None:
+    """WSL gives every program the computer's name: it is not that of the user's network."""
+    is_the_computers = environment.get("NAME", "").lower() == os.uname().nodename.lower()
+    is_typed = "NAME" in list_typed(environment)
+    if "WSL_DISTRO_NAME" in environment and is_the_computers and not is_typed:
+        del environment["NAME"]
 
 
 def load(environment: Mapping[str, str] = os.environ) -> Arguments:

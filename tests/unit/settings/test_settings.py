@@ -247,6 +247,23 @@ def test_what_is_read_before_dotenv_can_be_is_read_as_dotenv_does(
 
 
 @pytest.mark.parametrize(
+    ("name", "others", "stays"),
+    [
+        (os.uname().nodename.upper(), {"WSL_DISTRO_NAME": "Debian"}, False),
+        (os.uname().nodename, {"WSL_DISTRO_NAME": "Debian", "MAKEFLAGS": " -- NAME=any"}, True),
+        (os.uname().nodename, {}, True),
+        ("birds", {"WSL_DISTRO_NAME": "Debian"}, True),
+    ],
+)
+def test_the_computers_name_in_wsl_is_not_the_networks(
+    name: str, others: dict[str, str], stays: bool
+) -> None:
+    environment = {"NAME": name, **others}
+    arguments.drop_name_of_wsl(environment)
+    assert ("NAME" in environment) == stays
+
+
+@pytest.mark.parametrize(
     "value", ["a$b.jpg", "two words", r"back\slash", "x -- TOP=y", "$$", "$(shell touch made)", ""]
 )
 def test_a_value_behind_make_is_taken_as_typed(tmp_path: Path, value: str) -> None:
