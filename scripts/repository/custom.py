@@ -98,9 +98,8 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
     if labels:
         labels_for(known, 2 if classes == 1 else classes, labels, path.name)  # of one: yes, or no
     elif len(known) == classes:
-        labels = folders.own().networks / name / LABELS
-        lines = (" ".join(label.split()) or f"class {n}" for n, label in enumerate(known))
-        files.write(labels, "".join(f"{line}\n" for line in lines))
+        labels = _labels_as_found(name)
+        files.write(labels, "".join(f"{line}\n" for line in _as_lines(known)))
     return {
         "source": beside_recipes(path),
         "labels": beside_recipes(labels) if labels else "",
@@ -118,13 +117,42 @@ def _find_beside(path: Path, model: Any) -> Found:
     return metadata.find_beside(path, {each.key: each.value for each in model.metadata_props})
 
 
-def find_pictures_beside(path: Path) -> Mapping[str, Any]:
-    """What a network's file, or one beside it, says of how it wants pictures."""
+def find_said(path: Path) -> Found:
+    """What a network's file, or one beside it, says of its pictures and its labels."""
     if Path(sys.prefix) == VENV:  # an image has it
         bootstrap.ensure("adopt")
     from scripts.intake.signature import read
 
-    return _find_beside(path, read(path)).pictures
+    return _find_beside(path, read(path))
+
+
+def _labels_as_found(name: str) -> Path:
+    """Where nobody gave any."""
+    return folders.own().networks / name / LABELS
+
+
+def _as_lines(labels: Sequence[str]) -> list[str]:
+    return [" ".join(label.split()) or f"class {n}" for n, label in enumerate(labels)]
+
+
+def require_same_labels(name: str, recipe: Image, network: Path) -> None:
+    """Of another file for a pipeline whose labels were found in its first, or beside that: if it
+    has its own, they are the same, or those that the user wrote others for."""
+    kept = _labels_as_found(name)
+    if recipe.labels_file is None or recipe.labels_file.resolve() != kept.resolve():
+        return
+    served, said = lines_of(kept), _as_lines(find_said(network).labels)
+    if len(said) != len(served) or said == served:
+        return
+    first = recipe.path_beside(recipe.source)
+    if first != network and first.is_file() and _as_lines(find_said(first).labels) == said:
+        return
+    number = next(n for n, label in enumerate(served) if said[n] != label)
+    raise UserError(
+        f"{network.name} calls class {number} {said[number]}, and {kept} calls it {served[number]}",
+        f"write the labels that are right into that file; if it has them, name a copy of it as "
+        f"labels: in {folders.own().recipes / name}.yaml",
+    )
 
 
 def _usual(facts: Signature) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def find_pictures(pipeline: Pipeline, stack: Stack) -> Pipeline:
     if data is None or not isinstance(recipe, Image) or recipe.answers or recipe.pre:
         return pipeline
     network = recipe.path_beside(recipe.source)
-    if arguments.load().pictures or custom.find_pictures_beside(network):
+    if arguments.load().pictures or custom.find_said(network).pictures:
         return pipeline
     count = recipe.class_count
     labels = lines_of(recipe.labels_file) or [f"class {number}" for number in range(count)]

@@ -12,6 +12,7 @@ from scripts.artefacts import packages
 from scripts.artefacts.exporting import as_words
 from scripts.artefacts.shapes import sides
 from scripts.artefacts.step import Step
+from scripts.artefacts.workspace import Workspace
 from scripts.base import console, files, lock, parts
 from scripts.base.errors import UserError
 from scripts.base.paths import expand
@@ -133,6 +134,15 @@ def import_version(pipeline: Pipeline, weights: str) -> str:
         size = {"SIZE": "x".join(map(str, sides(crop)))}
         _import_source(made, sources.find_source(weights), size)
     return str(made)
+
+
+def require_same_labels(pipeline: Pipeline, settings: Settings, live: Workspace) -> None:
+    """Of a whole network, if it is another than the live one."""
+    recipe, network = pipeline.recipe, Path(settings.weights)
+    if not (isinstance(recipe, Image) and network.suffix in WHOLE and network.is_file()):
+        return
+    if files.sha256(network) != live.manifest.identity.get("sha256"):
+        custom.require_same_labels(pipeline.name, recipe, network)
 
 
 def describe_publish(pipeline: Pipeline, source: str) -> str:

@@ -46,6 +46,7 @@ def main() -> None:
                 f"start one: {served.brings_up(pipeline)}",
             )
         settings = up.settings_of(pipeline, known.settings, serving)
+        own_network.require_same_labels(pipeline, settings, serving.workspace)
         stack = flavour.stack(known.flavour, settings)
         stack.prepare()
         version = up.build_version(stack, settings, pipeline, serving)

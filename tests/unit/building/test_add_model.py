@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -301,6 +302,39 @@ def test_labels_beside_a_network_are_a_line_each(
     network.with_name("config.json").write_text(json.dumps(config))
     made = recipe("pets", {"ONNX": str(network)})
     assert lines_of(made.labels_file) == ["black cat", "class 1"]
+
+
+def test_labels_of_another_file_are_compared_with_those_that_were_found(
+    network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OWN", str(tmp_path / "own"))
+
+    def say(*labels: str) -> None:
+        config = {"id2label": dict(enumerate(labels))}
+        network.with_name("config.json").write_text(json.dumps(config))
+
+    def publish(file: Path, live: str = "") -> None:
+        manifest = SimpleNamespace(identity={"sha256": live})
+        settings = Settings.load({"WEIGHTS": str(file)}, Path("/none"))
+        own_network.require_same_labels(pets, settings, Mock(manifest=manifest))
+
+    say("black\ncat", "dog")
+    made = recipe("pets", {"ONNX": str(network)})
+    pets = Pipeline("pets", made)
+    (other := tmp_path / "later" / "b.onnx").parent.mkdir()
+    shutil.copy(network, other)
+    publish(other)  # which says none
+    shutil.copy(network.with_name("config.json"), other.parent)
+    assert made.labels_file
+    made.labels_file.write_text("black Cat\nDog\n")
+    publish(other)  # as the first one, which the user has other words for
+    say("dog", "black cat")
+    publish(network, live=files.sha256(network))
+    with pytest.raises(UserError, match=r"a\.onnx calls class 0 dog, and .* calls it black Cat"):
+        publish(network)
+    given = {"ONNX": str(network), "LABELS": str(network.with_name("two.txt"))}
+    pets = Pipeline("pets", recipe("pets", given))
+    publish(network)
 
 
 def test_yaml_that_is_code(network: Path, tmp_path: Path) -> None:
