@@ -397,9 +397,12 @@ def let_steps_read(checkout: Path) -> None:
 
 
 def _is_for_containers(path: Path) -> bool:
-    """Their user reads it through its group."""
-    status = path.stat() if path.exists() else None
-    return bool(status and status.st_gid == admin_key.NOBODY and status.st_mode & 0o040)
+    """Their user reads it through its group, in a folder that all may enter."""
+    if not path.exists():
+        return False
+    status = path.stat()
+    for_group = status.st_gid == admin_key.NOBODY and status.st_mode & 0o040
+    return bool(for_group and path.parent.stat().st_mode & 0o001)
 
 
 def _remove_and_keep_log(container: Container, log: Path) -> None:

@@ -23,7 +23,7 @@ from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import ROOT
 from scripts.server import up
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.stacks import containers, images, local, state
+from scripts.stacks import admin_key, containers, images, local, state
 from scripts.stacks.compose import ONE_OFF, SERVICE
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.engine import require_done
@@ -187,6 +187,19 @@ def test_what_a_killed_command_has_run_goes(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(UserError, match="no more"):
         stack.prepare()
     assert [name for name, each in once.items() if each.is_removed] == ["server", "export"]
+
+
+def test_a_key_is_not_for_containers_in_a_folder_that_a_umask_hides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = tmp_path / "admin.key"
+    assert not containers._is_for_containers(key)
+    key.touch()
+    key.chmod(0o640)
+    monkeypatch.setattr(admin_key, "NOBODY", key.stat().st_gid)
+    for mode in (0o755, 0o750):
+        tmp_path.chmod(mode)
+        assert containers._is_for_containers(key) == (mode == 0o755)
 
 
 def test_half_a_wheel_is_not_taken_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
