@@ -44,6 +44,11 @@ class Segmentation(Finds):
         if member.name in (self.network_model(CPU), self.network_model(GPU)):
             member.model_warmup[0].inputs["input"].dims[:] = [3, self.side, self.side]
 
+    def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
+        if member.name == self.network_model(CPU):
+            configs.set_parameters(member, most_numbers=3 * self.longest**2)
+        return super().fit(member, made, layout)
+
     def additions(self, made: Workspace, layout: Layout) -> Contents:
         how = self.transform(made, layout, longest=self.longest)
         return {

@@ -104,6 +104,7 @@ class Sound(ThreeSteps):
             set_count(member, layout.preprocessing.instances)
         elif member.name == network and layout.engine is CPU:
             configs.set_share(member, layout.network)
+            configs.set_parameters(member, most_numbers=how.most_windows * how.mels * how.frames)
         return True
 
     def label_lines(self, made: Workspace, repository: Path) -> str:

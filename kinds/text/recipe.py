@@ -26,7 +26,7 @@ from scripts.base.text import printable
 from scripts.evaluation.labelled import Item, Labelled, read_texts
 from scripts.recipes import configs
 from scripts.recipes.asking import Asked
-from scripts.recipes.layout import Engine, Layout
+from scripts.recipes.layout import CPU, Engine, Layout
 from scripts.recipes.parts import Batch, Count, ThreeSteps
 from scripts.recipes.recipe import Contents, Export, Part, Server
 from scripts.settings.settings import Settings
@@ -80,6 +80,8 @@ class Text(ThreeSteps):
 
     def fit(self, member: Any, made: Workspace, layout: Layout) -> bool:
         self._set_labels(member)
+        if member.name == self.network_model(CPU):
+            configs.set_parameters(member, most_numbers=self._longest)
         return member.name in (self.network_model(layout.engine), self.models.postprocessing)
 
     def _set_labels(self, member: Any) -> None:
@@ -117,12 +119,17 @@ class Text(ThreeSteps):
         def make_shapes(texts: int, tokens: int) -> dict[str, tuple[int, int]]:
             return {name: (texts, tokens) for name in ("INPUT_IDS", "ATTENTION_MASK")}
 
-        batch, longest = self.batch, math.ceil(self.words.max_seq_len / STEP) * STEP
+        batch = self.batch
         return profile(
             make_shapes(1, STEP),
             make_shapes(batch.optimal, batch.optimal_tokens),
-            make_shapes(self.most, longest),
+            make_shapes(self.most, self._longest),
         )
+
+    @property
+    def _longest(self) -> int:
+        """In tokens."""
+        return math.ceil(self.words.max_seq_len / STEP) * STEP
 
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
         from bundle_client import Client

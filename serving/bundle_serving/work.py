@@ -67,6 +67,16 @@ class Rows:
         )
 
 
+def too_many_numbers(rows: int, numbers: int, most: int) -> str | None:
+    """None if the rows may have so many: no more than the step before makes of the largest."""
+    if numbers <= rows * most:
+        return None
+    return (
+        f"each row of this request has {numbers // rows} numbers, and the limit of this network is "
+        f"{most}; send smaller ones"
+    )
+
+
 def too_many_tokens(texts: int, longest: int) -> str | None:
     """None if a request may have so many. A single text may be as long as its network takes."""
     if texts == 1 or texts * longest <= TOKENS:

@@ -59,7 +59,7 @@ def loaded(folder: Path, *names: str) -> Iterator[Callable[..., list[Any]]]:
         "max_batch_size": 64,
         "input": [{"name": name, "data_type": "TYPE_INT64", "dims": [-1]} for name in names],
         "output": [{"name": "scores", "data_type": "TYPE_FP32", "dims": [3]}],
-        "parameters": {},
+        "parameters": {"most_numbers": {"string_value": "8192"}},
     }
     args = {"model_config": json.dumps(config), "model_repository": str(folder)}
     with program(ROOT / "serving" / "bundle_serving" / "backends" / "onnxruntime", []) as module:
@@ -110,6 +110,14 @@ def test_a_row_in_which_a_number_is_missing_fails_alone(
     assert takes_missing or (
         one.error.code == "INVALID_ARG" and "a number is missing (NaN)" in str(one.error)
     )
+
+
+def test_a_row_of_too_many_numbers_fails_alone(tmp_path: Path) -> None:
+    """Of which the step before makes none so large."""
+    with loaded(tmp_path, "INPUT_IDS", "ATTENTION_MASK") as ask:
+        one, other = ask((1, 1_500_000), (1, 8192))
+        assert not other.error and one.error.code == "INVALID_ARG"
+        assert "has 1500000 numbers, and the limit of this network is 8192" in str(one.error)
 
 
 def test_a_request_of_too_many_rows_fails_alone(

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from scripts.artefacts.workspace import Workspace
-from scripts.recipes import pipelines
+from scripts.recipes import configs, pipelines
 from scripts.recipes.folders import model_folder
+from scripts.recipes.layout import CPU
+from scripts.server.layouts import layout
 from scripts.settings.settings import DEFAULTS, Settings
 
 
@@ -16,6 +18,13 @@ def test_its_plan_takes_the_shapes_that_the_recipe_says(tmp_path: Path) -> None:
         "optShapes": "input:4x3x520x693",
         "maxShapes": "input:4x3x1560x1560",
     }
+
+
+def test_its_network_takes_no_more_than_the_step_before_makes(tmp_path: Path) -> None:
+    recipe = pipelines.find_pipeline("segmentation").recipe
+    member = configs.read_model("segmenter_onnx")
+    assert recipe.fit(member, Workspace(tmp_path), layout(Settings(DEFAULTS), CPU))
+    assert member.parameters["most_numbers"].string_value == str(3 * 1560 * 1560)
 
 
 def test_programs_that_are_the_same_stay_so() -> None:

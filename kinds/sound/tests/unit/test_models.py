@@ -2,9 +2,12 @@
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 from scripts.artefacts.workspace import Workspace
-from scripts.recipes import pipelines
+from scripts.recipes import configs, pipelines
+from scripts.recipes.layout import CPU
+from scripts.server.layouts import layout
 from scripts.settings.settings import DEFAULTS, Settings
 
 
@@ -24,3 +27,13 @@ def test_sounds_of_one_window_have_a_plan_too(tmp_path: Path) -> None:
     shapes = short.shapes(Workspace(tmp_path), Settings(DEFAULTS))
     assert shapes["optShapes"] == "LOG_MEL:16x1x64x97,SHARES:16x1"
     assert shapes["maxShapes"] == "LOG_MEL:64x1x64x97,SHARES:64x1"
+
+
+def test_its_network_takes_no_more_than_the_step_before_makes() -> None:
+    recipe: Any = pipelines.find_pipeline("sounds").recipe
+    member = configs.read_model("listener_onnx")
+    made: Any = Mock()
+    made.manifest.transform = recipe.hearing.model_dump()
+    made.manifest.onnx = {"classes": recipe.classes}
+    assert recipe.fit(member, made, layout(Settings(DEFAULTS), CPU))
+    assert member.parameters["most_numbers"].string_value == str(30 * 64 * 97)

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from scripts.artefacts.workspace import Workspace
-from scripts.recipes import pipelines
+from scripts.recipes import configs, pipelines
+from scripts.recipes.layout import CPU
+from scripts.server.layouts import layout
 from scripts.settings.settings import DEFAULTS, Settings
 
 
@@ -17,6 +19,13 @@ def test_its_plan_takes_the_shapes_that_the_recipe_says(tmp_path: Path) -> None:
         "optShapes": "INPUT_IDS:16x64,ATTENTION_MASK:16x64",
         "maxShapes": "INPUT_IDS:64x512,ATTENTION_MASK:64x512",
     }
+
+
+def test_its_network_takes_no_more_than_the_step_before_makes(tmp_path: Path) -> None:
+    recipe = pipelines.find_pipeline("sentiment").recipe
+    member = configs.read_model("sentiment_onnx")
+    assert recipe.fit(member, Workspace(tmp_path), layout(Settings(DEFAULTS), CPU))
+    assert member.parameters["most_numbers"].string_value == "512"
 
 
 def test_a_label_with_a_comma_is_refused() -> None:

@@ -44,6 +44,8 @@ class TritonPythonModel:
         give_way_if_unseen(args)
         self.repeated = Repeated()
         self.rows = work.Rows()
+        # In a row, where an input may have any size; 0: an earlier release wrote the config.
+        self.most_numbers = int(parameter(args, "most_numbers", "0"))
         # What its answers are reported with.
         self.network = identity(folder)
 
@@ -54,6 +56,10 @@ class TritonPythonModel:
 
     def refuse(self, request):
         """Whoever asks the network itself has not passed the step before it."""
+        if most := self.most_numbers:
+            numbers = max(array(request, name).size for name in self.inputs)
+            if reason := work.too_many_numbers(rows_of(request), numbers, most):
+                return reason
         if TOKENS in self.inputs:
             return work.too_many_tokens(*array(request, TOKENS).shape)
         if not self.takes_missing and np.isnan(array(request, self.inputs[0])).any():
