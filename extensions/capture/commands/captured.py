@@ -40,6 +40,7 @@ from scripts.stacks import admin_key, state
 # Between two looks at what is there: of time, and in terms of what the last took; and while S3 is
 # away.
 PAUSE_S, PAUSES, MOST_PAUSE_S = 5.0, 10, 60.0
+AT_ONCE = 5_000  # which leave the server: even of the longest ids, less than a megabyte
 NEW_KEY = ("req", "-x509", "-newkey", "rsa:3072", "-nodes", "-days", "36500", "-subj", "/CN=kept")
 
 
@@ -96,9 +97,9 @@ def move_on(to: str) -> int:
 def move(to: str) -> int:
     kept = Kept.find("", None)
     count = Store.open(to).add(kept.records, kept.fetch)
-    if kept.records:
-        known = [(record["id"], record["time"]) for record in kept.records]
-        triton_api.post(find_server().http, "/captures", known)
+    known = [(record["id"], record["time"]) for record in kept.records]
+    for at in range(0, len(known), AT_ONCE):
+        triton_api.post(find_server().http, "/captures", known[at : at + AT_ONCE])
     return count
 
 

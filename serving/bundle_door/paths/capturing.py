@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from bundle_door.answers import Answer, Refused, as_json
+from bundle_door.answers import JSON, Answer, Refused, as_json
 from bundle_door.front.messages import INFER
 from bundle_door.paths.candidates import Behind, draw, is_good
 from bundle_door.paths.measured import Observer
@@ -121,7 +121,10 @@ class Capturing:
         """For `make captured`."""
 
         async def read(request: Request, named: Mapping[str, str]) -> Answer:
-            return as_json(await asyncio.to_thread(lambda: [*self._captures.read()]))
+            # Line by line: many at once would take much memory, and hold all others up.
+            lines = map(msgspec.json.encode, self._captures.read())
+            body = await asyncio.to_thread(lambda: b"[%b]" % b",".join(lines))
+            return Answer(body, headers=JSON)
 
         async def open_file(request: Request, named: Mapping[str, str]) -> Answer:
             try:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from unittest.mock import Mock
 
+import msgspec
 import pytest
 
 from bundle_door.answers import Answer, Refused, as_json
@@ -249,6 +250,23 @@ def test_what_cannot_be_removed_is_told(
     with pytest.raises(Refused, match="cannot be removed: the disk is full") as refused:
         asyncio.run(ask())
     assert refused.value.status == 507
+
+
+def test_what_is_kept_is_told_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All at once would hold up the requests that come meanwhile."""
+    captures = Captures(tmp_path, 1_000_000, 30)
+    captures.write(record("one"), JPEG)
+    captures.write(record("two"), b"")
+    kept = [*captures.read()]
+    route, _ = Capturing(NOTHING, captures, Observed()).routes()
+    monkeypatch.setattr(msgspec.json, "encode", encode := Mock(wraps=msgspec.json.encode))
+    request = Request("GET", "/v2/captures", {}, {})
+
+    async def ask() -> Answer:
+        return await route.handlers["GET"](request, {})
+
+    assert json.loads(asyncio.run(ask()).body) == kept
+    assert [call.args for call in encode.call_args_list] == [(each,) for each in kept]
 
 
 def make_key(folder: Path, name: str) -> tuple[Path, Path]:

@@ -9,6 +9,7 @@ from unittest.mock import Mock, patch
 
 import pytest
 
+from bundle_door.limits import MOST_ID
 from bundle_door.watching.captures import Captures
 from extensions.capture.commands import captured
 from extensions.capture.kept import TOGETHER, Kept, Store, sort_by_worth
@@ -163,3 +164,17 @@ def test_a_containers_door_reads_the_certificate_whatever_the_umask(
         os.umask(before)
     found = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     assert found == {"capture.pem": 0o644, "capture.key": 0o600}
+
+
+def test_what_was_moved_leaves_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server may take no more than a megabyte at once: MAX_BODY_MB=1."""
+    post = Mock()
+    monkeypatch.setattr("scripts.server.triton.triton_api.post", post)
+    monkeypatch.setattr(captured, "find_server", Mock())
+    monkeypatch.setattr(Store, "open", Mock(return_value=Mock(add=Mock(return_value=9))))
+    records = [record("x" * MOST_ID)] * 12_000
+    monkeypatch.setattr(Kept, "find", lambda *_: Kept(records, Mock()))
+    assert captured.move("s3://bucket/kept") == 9
+    sent = [call.args[2] for call in post.call_args_list]
+    assert sum(map(len, sent)) == len(records)
+    assert max(len(json.dumps(each)) for each in sent) < 1_000_000
