@@ -20,17 +20,15 @@ import secrets
 import shutil
 import subprocess
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 # Below what outlives the server; and beside the admin key.
 FOLDER, CERTIFICATE = "capture", "capture.pem"
-# After the name of every file.
-LAST = "~"
 FILE = re.compile(r"\d{4}-\d\d-\d\d/\d{6}\.\d{6}-[0-9a-f]{4}\.[a-z]+")
 DAYS = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]"
 LOCK, LINES, SEALED = ".lock", ".jsonl", ".cms"
@@ -71,7 +69,7 @@ class Captures:
             line = json.dumps(record).encode() + b"\n"
             gone = self._make_room(lock, len(line) + len(content))
             if content:
-                self._write_whole(self._folder / record["file"], content)
+                self._write_whole(self._folder / record["file"], [content])
             try:
                 self._append(day.with_suffix(LINES), line)
             except OSError:
@@ -98,11 +96,12 @@ class Captures:
                 file.truncate(end)
                 raise
 
-    def _write_whole(self, path: Path, content: bytes) -> None:
+    def _write_whole(self, path: Path, pieces: Iterable[bytes]) -> None:
         path.parent.mkdir(exist_ok=True)
         draft = path.with_name(f"{path.name}.new")
         try:
-            draft.write_bytes(content)
+            with draft.open("wb") as file:
+                file.writelines(pieces)
             draft.replace(path)
         except OSError:
             draft.unlink(missing_ok=True)
@@ -141,22 +140,28 @@ class Captures:
         the next time."""
         total, gone = self._measure(), 0
         for lines in self._list_days():
-            kept = deque(self._read_lines(lines))
-            while kept and total > self._most_bytes * LEFT:
-                line = kept.popleft()
+            if total <= self._most_bytes * LEFT:
+                break
+            left = self._read_lines(lines)
+            for line in left:
+                if total <= self._most_bytes * LEFT:
+                    self._write_whole(lines, chain([line], left))
+                    break
                 gone += 1
                 path = self._folder / str(read_line(line).get("file"))
                 total -= len(line) + (path.stat().st_size if path.exists() else 0)
-            self._rewrite(lines, kept)
-            files = (read_line(line).get("file") for line in kept)
-            self._remove_files(lines.with_suffix(""), next(filter(None, files), LAST))
-            if kept:
-                break
+            else:
+                lines.unlink(missing_ok=True)
+            self._remove_unnamed(lines)
         return gone
 
-    def _remove_files(self, day: Path, before: str) -> None:
+    def _remove_unnamed(self, lines: Path) -> None:
+        """Files of the day that none of its lines names."""
+        if not (day := lines.with_suffix("")).is_dir():
+            return
+        named = {read_line(line).get("file") for line in self._read_lines(lines)}
         for path in day.glob("*"):
-            if f"{day.name}/{path.name}" < before:
+            if f"{day.name}/{path.name}" not in named:
                 path.unlink()
         with suppress(OSError):
             day.rmdir()
@@ -167,16 +172,9 @@ class Captures:
         files = (day.with_suffix(LINES) for day in self._folder.glob(DAYS) if day.is_dir())
         return sorted({*self._folder.glob(f"*{LINES}"), *files})
 
-    def _read_lines(self, lines: Path) -> list[bytes]:
-        with suppress(FileNotFoundError):
-            return lines.read_bytes().splitlines(keepends=True)
-        return []
-
-    def _rewrite(self, lines: Path, kept: Iterable[bytes]) -> None:
-        if kept:
-            self._write_whole(lines, b"".join(kept))
-        else:
-            lines.unlink(missing_ok=True)
+    def _read_lines(self, lines: Path) -> Iterator[bytes]:
+        with suppress(FileNotFoundError), lines.open("rb") as file:
+            yield from file
 
     def remove_old(self) -> None:
         """Days that are to be kept no longer."""
@@ -188,7 +186,7 @@ class Captures:
             for lines in self._list_days():
                 if lines.stem < first:
                     lines.unlink(missing_ok=True)
-                    self._remove_files(lines.with_suffix(""), LAST)
+                    self._remove_unnamed(lines)
                     os.ftruncate(lock, 0)  # to be measured again
 
     def read(self) -> Iterator[Record]:
@@ -218,18 +216,20 @@ class Captures:
             return 0
         with self._locked() as lock:
             for lines in self._list_days():
-                kept = list[bytes]()
-                known = self._read_lines(lines)
-                for line in known:
+                kept, before = list[bytes](), gone
+                for line in self._read_lines(lines):
                     record = read_line(line)
                     if not goes(record):
                         kept.append(line)
+                        continue
+                    gone += 1
                     # First, so that there is room on a full disk for the lines that are left.
-                    elif file := record.get("file"):
+                    if file := record.get("file"):
                         (self._folder / file).unlink(missing_ok=True)
-                if len(kept) < len(known):
-                    self._rewrite(lines, kept)
-                gone += len(known) - len(kept)
+                if kept and gone > before:
+                    self._write_whole(lines, kept)
+                elif gone > before:
+                    lines.unlink()
             os.ftruncate(lock, 0)
         return gone
 

@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 import weakref
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -70,6 +72,34 @@ def test_the_oldest_go_when_there_is_no_room(tmp_path: Path) -> None:
     assert len([*tmp_path.rglob("*.jpg")]) == len(kept)
     with pytest.raises(OSError, match="too large for KEEP_MB"):
         captures.write(record("large"), bytes(most))
+
+
+def test_of_many_lines_few_are_in_memory(tmp_path: Path) -> None:
+    """While room is made: a day's lines may be as many as KEEP_MB has room for."""
+    line = json.dumps(record("old") | {"head": 300 * "x"}).encode() + b"\n"
+    day = tmp_path / f"{datetime.now(UTC):%Y-%m-%d}.jsonl"
+    day.write_bytes(100_000 * line)
+    captures = Captures(tmp_path, 100_000 * len(line), 30)
+    tracemalloc.start()
+    gone = captures.write(record("new"), b"")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert day.read_bytes().count(line) == 100_000 - gone and 9_000 < gone < 11_000
+    assert peak < 20_000_000
+
+
+def test_a_clock_that_is_set_back_parts_no_file_from_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captures, clock = Captures(tmp_path, 100_000, 30), Mock(now=Mock())
+    monkeypatch.setattr("bundle_door.watching.captures.datetime", clock)
+    for number in range(13):
+        hour = 12 if number < 8 else 11
+        clock.now.return_value = datetime(2026, 11, 30, hour, 0, number, tzinfo=UTC)
+        captures.write(record(str(number)), JPEG)
+    kept = [each["file"] for each in captures.read()]
+    assert any("/12" in file for file in kept) and any("/11" in file for file in kept)
+    assert {f"{path.parent.name}/{path.name}" for path in tmp_path.rglob("*.jpg")} == {*kept}
 
 
 def test_old_days_go(tmp_path: Path) -> None:
@@ -241,7 +271,7 @@ def test_what_cannot_be_removed_is_told(
     captures.write(record("two"), JPEG)
     route, _ = Capturing(NOTHING, captures, Observed()).routes()
     known = b'[["one", "2026-11-27T12:27:37+00:00"]]'
-    monkeypatch.setattr(Path, "write_bytes", Mock(side_effect=OSError("the disk is full")))
+    monkeypatch.setattr(Path, "replace", Mock(side_effect=OSError("the disk is full")))
 
     async def ask() -> None:
         request = Request(method, "/v2/captures", {}, {"id": "one"}, [known])
