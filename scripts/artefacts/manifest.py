@@ -166,20 +166,22 @@ LOCATION = re.compile(rb"\n\x08location\x12(?:([\x01-\x7f])|([\x80-\xff])([\x01-
 def external_data(network: Path) -> list[Path]:
     """The files beside a network that it keeps its weights in. What reads it whole is not at hand;
     whether one is missing shows when its weights are read."""
+    homes = network, network.resolve()  # of a link, too
     if is_ir(network):
-        return [path] if (path := network.with_suffix(".bin")).is_file() else []
+        return [path for each in homes if (path := each.with_suffix(".bin")).is_file()][:1]
     content = network.read_bytes()
     names: dict[str, None] = {}
     for found in LOCATION.finditer(content):
         short, low, high = found.groups()
         length = short[0] if short else (low[0] & 0x7F) | high[0] << 7
         names[content[found.end() : found.end() + length].decode(errors="replace")] = None
-    folder = network.parent
-    return [
-        folder / name
+    there = {
+        name: folder / name
+        for folder in (each.parent for each in reversed(homes))
         for name in names
         if not files.why_not_below(folder, name) and (folder / name).is_file()
-    ]
+    }
+    return [*there.values()]
 
 
 def of_samples(folder: Path | None) -> dict[str, str]:

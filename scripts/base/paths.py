@@ -55,3 +55,9 @@ def resolve_own(named: str) -> Path:
 def expand(named: str) -> Path:
     """As a shell does: the ~ of no user's home stays, where pathlib would raise."""
     return Path(os.path.expanduser(named))  # noqa: PTH111
+
+
+def locate(path: Path) -> Path:
+    """Absolute; itself, if it is a link: what lies beside that, and its name, say more than where
+    the file is kept."""
+    return path.parent.resolve() / path.name

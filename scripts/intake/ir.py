@@ -56,9 +56,9 @@ def _read_clamp(layer: ElementTree.Element) -> dict[str, float]:
 
 
 def weights(path: Path, data: Mapping[str, Path]) -> Path:
-    """Its .bin, which `data` has by its name, and which must be whole."""
-    name = path.with_suffix(".bin").name
-    if name not in data:
+    """Its .bin, which `data` alone has, and which must be whole."""
+    if not data:
+        name = path.with_suffix(".bin").name
         raise UserError(
             f"{path.name} keeps its weights in {name}, which is not beside it",
             "put it there, or save both again: openvino.save_model",
@@ -68,9 +68,10 @@ def weights(path: Path, data: Mapping[str, Path]) -> Path:
         ends = [int(each.get("offset", 0)) + int(each.get("size", 0)) for each in constants]
     except ValueError:
         raise _unreadable(path) from None
-    if max(ends, default=0) > data[name].stat().st_size:
-        raise UserError(f"{name} is too short for {path.name}", "copy both again")
-    return data[name]
+    (found,) = data.values()
+    if max(ends, default=0) > found.stat().st_size:
+        raise UserError(f"{found.name} is too short for {path.name}", "copy both again")
+    return found
 
 
 def _parse_xml(path: Path) -> ElementTree.Element:

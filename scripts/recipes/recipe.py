@@ -22,6 +22,7 @@ from scripts.artefacts.manifest import ExportSpec
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
 from scripts.base.errors import UserError
+from scripts.base.paths import locate
 from scripts.evaluation.figures import Apart
 from scripts.evaluation.labelled import Item, Labelled
 from scripts.recipes import configs, folders
@@ -111,7 +112,7 @@ class Recipe(Part):
         return self
 
     def path_beside(self, name: str) -> Path:
-        return (self._folder / name).resolve()
+        return locate(self._folder / name)
 
     def read_beside(self, name: str) -> str:
         file = self.path_beside(name)

@@ -16,7 +16,7 @@ from scripts import bootstrap
 from scripts.artefacts.manifest import lines_of
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.base.paths import VENV, expand
+from scripts.base.paths import VENV, expand, locate
 from scripts.recipes import folders, pipelines
 from scripts.recipes.configs import LABELS
 from scripts.recipes.image import Image, Pictures
@@ -84,7 +84,7 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
         raise UserError(
             f"{Path(given['ONNX']).name} is already a complete network", "omit ARCH and WEIGHTS"
         )
-    path = expand(given["ONNX"]).resolve()
+    path = locate(expand(given["ONNX"]))
     model, labels = read(path), labels_given(given)
     found = _find_beside(path, model)
     wanted = dict(found.pictures) | pictures_given(given.get("PICTURES", ""))
@@ -246,7 +246,7 @@ def _of_torchvision(given: Any) -> dict[str, Any]:
     require_known(arch)
     weights, labels = given.get("WEIGHTS") or "default", labels_given(given)
     if weights not in ("default", "random"):
-        weights = beside_recipes(expand(weights).resolve())
+        weights = beside_recipes(locate(expand(weights)))
     return {
         "source": TORCHVISION + arch,
         "weights": weights,

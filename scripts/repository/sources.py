@@ -8,7 +8,7 @@ import yaml
 
 from scripts.base import parts
 from scripts.base.errors import UserError
-from scripts.base.paths import expand
+from scripts.base.paths import expand, locate
 from scripts.recipes.image import WHOLE
 
 TORCH = (".pt", ".pth", ".pt2", ".ts", ".torchscript")
@@ -62,7 +62,7 @@ def find_source(name: str) -> Source:
     if path.is_dir():
         return _in_folder(path.resolve())
     if path.is_file():
-        return _of_file(path.resolve())
+        return _of_file(locate(path))
     if path.suffix in (*WHOLE, *TORCH) or name.startswith((".", "/", "~")):
         raise UserError(f"FROM={name} does not exist", f"check the path, from {Path.cwd()}")
     if name.count("/") > 1 or name.startswith("-"):

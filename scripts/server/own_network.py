@@ -15,7 +15,7 @@ from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
 from scripts.base import console, files, lock, parts
 from scripts.base.errors import UserError
-from scripts.base.paths import expand
+from scripts.base.paths import expand, locate
 from scripts.recipes import folders
 from scripts.recipes.image import WHOLE, Image
 from scripts.recipes.layout import CPU
@@ -63,7 +63,7 @@ def _with_steps(name: str, recipe: Image, words: Mapping[str, str]) -> Image:
     """With the programs that lie beside what it was made of: copies, if that is elsewhere than the
     user's own folder, which is what backups have."""
     named = [words[word] for word in ("FROM", "ONNX", "WEIGHTS") if words.get(word)]
-    path = expand(named[0] if named else "").resolve()
+    path = locate(expand(named[0] if named else ""))
     folder = path if path.is_dir() else path.parent
     found = {key: folder / file for key, file in STEPS.items() if (folder / file).is_file()}
     if not (named and path.exists() and found):
@@ -93,7 +93,7 @@ def _with_steps(name: str, recipe: Image, words: Mapping[str, str]) -> Image:
 
 def _name_onnx(source: str) -> str:
     """The file that is made of it: as people know that."""
-    path = expand(source).resolve()
+    path = locate(expand(source))
     return f"{path.stem if path.is_file() else path.name}.onnx"
 
 

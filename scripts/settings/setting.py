@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 from scripts.base.errors import UserError
-from scripts.base.paths import expand
+from scripts.base.paths import expand, locate
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -162,7 +162,7 @@ def path_or(words: tuple[str, ...], comment: str, *parts: Part) -> Setting[str]:
     """One of these words (the first is the default), or a path, made absolute."""
 
     def read(text: str) -> str:
-        return text if text in words else str(absolute(text))
+        return text if text in words else str(absolute(text, locate))
 
     return Setting(words[0], read, f"{', '.join(filter(None, words))} or a file", comment, *parts)
 
@@ -176,9 +176,9 @@ def path_or_url(comment: str, *parts: Part) -> Setting[str]:
     return Setting("", read, "a path", comment, *parts)
 
 
-def absolute(text: str) -> Path:
+def absolute(text: str, resolve: Callable[[Path], Path] = Path.resolve) -> Path:
     try:
-        return expand(text).resolve()
+        return resolve(expand(text))
     except RuntimeError:  # links that go round in a circle
         raise ValueError from None
 

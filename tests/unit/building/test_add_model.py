@@ -14,10 +14,12 @@ from onnx import TensorProto, helper, save
 from onnx import load as load_onnx
 
 from bundle_serving.address import Address
-from scripts.artefacts.manifest import lines_of, tell_repeated
+from scripts.artefacts.manifest import Foreign, lines_of, tell_repeated
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
+from scripts.recipes.image import Image
+from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.schema import load
 from scripts.repository import archive, live, own_pipelines
@@ -335,6 +337,34 @@ def test_labels_of_another_file_are_compared_with_those_that_were_found(
     given = {"ONNX": str(network), "LABELS": str(network.with_name("two.txt"))}
     pets = Pipeline("pets", recipe("pets", given))
     publish(network)
+
+
+def test_a_link_to_a_network_is_what_it_is_called_and_lies_beside(
+    network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Hugging Face's cache has them: links to files that are called by their hash."""
+    monkeypatch.setenv("OWN", str(tmp_path / "own"))
+    (blobs := tmp_path / "blobs").mkdir()
+    (snapshot := tmp_path / "snapshot").mkdir()
+    model = load_onnx(network)
+    weights = helper.make_tensor("w", TensorProto.FLOAT, [1], bytes(4), raw=True)
+    weights.data_location = TensorProto.EXTERNAL
+    weights.external_data.add(key="location", value="weights")
+    weights.ClearField("raw_data")
+    model.graph.initializer.append(weights)
+    save(model, blobs / "0a1b")
+    (blobs / "weights").write_bytes(bytes(4))
+    (blobs / "2c").write_text(json.dumps({"id2label": {"0": "cat", "1": "dog"}}))
+    (snapshot / "pets.onnx").symlink_to(blobs / "0a1b")
+    (snapshot / "config.json").symlink_to(blobs / "2c")
+    for source in (snapshot, snapshot / "pets.onnx"):
+        made = own_network.recipe_of("pets", {"FROM": str(source)})
+        settings = Settings.load({}, Path("/none")).fill_from(made.defaults())
+        assert isinstance(made, Image)
+        spec = made.export(settings, CPU).spec
+        assert lines_of(made.labels_file) == ["cat", "dog"]
+        assert isinstance(spec, Foreign) and spec.network == snapshot / "pets.onnx"
+        assert spec.data == (blobs / "weights",)
 
 
 def test_yaml_that_is_code(network: Path, tmp_path: Path) -> None:
