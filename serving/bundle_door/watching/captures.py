@@ -31,7 +31,7 @@ from typing import Any
 FOLDER, CERTIFICATE = "capture", "capture.pem"
 FILE = re.compile(r"\d{4}-\d\d-\d\d/\d{6}\.\d{6}-[0-9a-f]{4}\.[a-z]+")
 DAYS = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]"
-LOCK, LINES, SEALED = ".lock", ".jsonl", ".cms"
+LOCK, LINES, SEALED, DRAFT = ".lock", ".jsonl", ".cms", ".new"
 SEAL = ("openssl", "cms", "-encrypt", "-binary", "-aes-256-gcm", "-outform", "DER")
 DAY_S = 24 * 3600
 # What is left when room is made; and on the disk, for others.
@@ -98,7 +98,7 @@ class Captures:
 
     def _write_whole(self, path: Path, pieces: Iterable[bytes]) -> None:
         path.parent.mkdir(exist_ok=True)
-        draft = path.with_name(f"{path.name}.new")
+        draft = path.with_name(f"{path.name}{DRAFT}")
         try:
             with draft.open("wb") as file:
                 file.writelines(pieces)
@@ -109,11 +109,14 @@ class Captures:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """Yields the lock, a file with the bytes that there are."""
+        """Yields the lock, a file with the bytes that there are. Lines that are still a draft then
+        were left by a kill: nothing else would remove them."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            for draft in self._folder.glob(f"{DAYS}{LINES}{DRAFT}"):
+                draft.unlink()
             yield lock
         finally:
             os.close(lock)

@@ -131,6 +131,19 @@ def test_what_a_kill_leaves_of_an_old_day_goes(tmp_path: Path) -> None:
     assert not (tmp_path / "2026-01-02").exists() and [*captures.read()][-1]["id"] == "next"
 
 
+def test_what_a_kill_leaves_of_lines_that_it_writes_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captures = Captures(tmp_path, 1_000_000, 30)
+    for id in ("one", "two"):
+        captures.write(record(id), JPEG)
+    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+        killed.setattr(Path, "replace", Mock(side_effect=KeyboardInterrupt))
+        captures.forget("one")
+    assert b'"two"' in next(tmp_path.glob("*.new")).read_bytes()
+    assert captures.forget("two") == 1 and not [*tmp_path.glob("*.new")]
+
+
 def test_folders_that_are_no_days_stay(tmp_path: Path) -> None:
     """As a file system has them at its top."""
     captures = Captures(tmp_path, 100_000, 2)
