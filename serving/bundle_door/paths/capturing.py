@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -30,7 +30,6 @@ KEPT, LEFT_OUT, FAILED, MADE_ROOM = "kept", "left out", "failed", "made room"
 QUERY, HEADER = ("top", "model", MASK, TIMINGS), "content-type"
 MOST_HEAD, MOST_ANSWER = 1_000_000, 10_000
 KSERVE = "/v2/"
-Labels = Sequence[tuple[str, float]]
 TELL_S = 60.0  # at most so often, why nothing can be kept
 OLD_S = 3600.0  # how often it looks for what is too old
 
@@ -53,23 +52,26 @@ class Capturing:
         async def capturing(request: Request, named: Mapping[str, str]) -> Answer:
             answer = await handler(request, named)
             if not request.is_own and is_good(answer):
-                told = translate_answer(answer)
-                labels = read_labels(told.body, told.headers)
-                if self._is_wanted(request, labels):
-                    self._offer(request, told, labels)
+                if self._is_wanted(request, answer):
+                    self._offer(request, answer)
                 elif self._keep.differs and request.note.is_copied:
-                    request.note.when_differs = lambda: self._offer(request, told, labels)
+                    request.note.when_differs = lambda: self._offer(request, answer)
             return answer
 
         return capturing
 
-    def _is_wanted(self, request: Request, labels: Labels) -> bool:
+    def _is_wanted(self, request: Request, answer: Answer) -> bool:
         keep, note = self._keep, request.note
         if draw(f"keep {note.id}") < keep.percent or note.client in keep.keys:
             return True
+        if not (keep.under or keep.classes):  # every answer comes here, and to read it takes time
+            return False
+        told = translate_answer(answer)
+        labels = read_labels(told.body, told.headers)
         return bool(labels) and (0 < labels[0][1] < keep.under or keep.has_class(labels[0][0]))
 
-    def _offer(self, request: Request, answer: Answer, labels: Labels) -> None:
+    def _offer(self, request: Request, given: Answer) -> None:
+        answer = translate_answer(given)
         seconds = (time.monotonic_ns() - request.arrived) / 1e9
         if request.path == INFER:  # over gRPC
             if not (question := translate_question(request.body)):
@@ -93,7 +95,7 @@ class Capturing:
             "path": f"{request.path}?{query}" if query else request.path,
             "type": request.headers.get(HEADER, ""),
             "ms": round(1000 * seconds, 1),
-            "labels": labels,
+            "labels": read_labels(answer.body, answer.headers),
         }
         answered = int(answer.headers.get(HEADER_LENGTH, len(answer.body)))
         if answered <= MOST_ANSWER:  # its JSON, without tensors

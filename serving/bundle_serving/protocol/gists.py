@@ -11,6 +11,8 @@ from typing import Any
 
 HEADER_LENGTH = "inference-header-content-length"
 MOST_JSON, MOST_LABELS = 1_000_000, 5
+# So many numbers may be of classes; to look through more would hold the door up.
+MOST_CLASSES = 100_000
 # Of the classification extension: "0.93:281:tabby".
 LABELLED = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?(?:e[+-][0-9]+)?):[0-9]+:(.*)", re.DOTALL)
 LENGTH = struct.Struct("<I")
@@ -46,7 +48,7 @@ def read_labels(body: bytes, headers: Mapping[str, str]) -> Sequence[tuple[str, 
 def _read_outputs(
     outputs: Sequence[Mapping[str, Any]], binary: bytes
 ) -> Sequence[tuple[str, float]]:
-    """The first texts, else the largest of the first output's numbers."""
+    """The first texts, else the largest of the first output's numbers that may be of classes."""
     found: list[Any] = []
     for output in outputs:
         size = output.get("parameters", {}).get("binary_data_size", 0)
@@ -57,7 +59,8 @@ def _read_outputs(
         labelled = [LABELLED.fullmatch(text) for text in texts]
         told = [(each[2], float(each[1])) for each in labelled if each]
         return told or [(texts[0], 0.0)]
-    numbers = next((each for each in found if len(each) > 1 and isinstance(each[0], float)), ())
+    of_classes = (each for each in found if 1 < len(each) <= MOST_CLASSES)
+    numbers = next((each for each in of_classes if isinstance(each[0], float)), ())
     likeliest = heapq.nlargest(MOST_LABELS, enumerate(numbers), key=lambda each: each[1] or 0.0)
     return [(f"class {at}", share or 0.0) for at, share in likeliest]
 

@@ -236,6 +236,24 @@ def test_what_is_kept_elsewhere_leaves(tmp_path: Path) -> None:
     assert len([*tmp_path.rglob("*.jpg")]) == 1
 
 
+@pytest.mark.parametrize(
+    ("keep", "is_read"), [("differs", False), ("key:shop", False), ("under:0.6", True)]
+)
+def test_answers_are_read_where_it_depends_on_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: str, is_read: bool
+) -> None:
+    """Each comes by, and may be as large as a picture."""
+    read = Mock(return_value=[("a", 0.7)])
+    monkeypatch.setattr("bundle_door.paths.capturing.read_labels", read)
+
+    async def answer(request: Request, named: Mapping[str, str]) -> Answer:
+        return Answer(b"{}")
+
+    keeps = Capturing(read_keep(keep), Captures(tmp_path, 1_000_000, 30), Observed()).keep(answer)
+    asyncio.run(keeps(Request("POST", "/classify", {}, {}, [JPEG]), {}))  # type: ignore[arg-type]
+    assert read.called == is_read
+
+
 @pytest.mark.parametrize("is_copied", [False, True])
 def test_what_a_shadow_may_answer_otherwise_is_held_no_longer_than_that(
     tmp_path: Path, is_copied: bool

@@ -17,7 +17,7 @@ from bundle_door.watching.shadows import (
     Compared,
     Shadow,
 )
-from bundle_serving.protocol.gists import HEADER_LENGTH, read_gist
+from bundle_serving.protocol.gists import HEADER_LENGTH, MOST_CLASSES, read_gist
 from scripts.rollout.shadow import Seen
 
 
@@ -60,6 +60,7 @@ LABELLED = b"0.75:281:tabby: a cat"
             ("tabby: a cat", 0.75),
         ),
         (in_json({"outputs": [{"datatype": "FP32", "data": [0.25]}]}), None),
+        (with_tensors(("FP32", bytes(4 * MOST_CLASSES + 4)), ("FP32", bytes(8))), ("class 0", 0.0)),
         (in_json({"outputs": []}), None),
         (Answer(b"no JSON"), None),
         (Answer(b"[" + b" " * 2_000_000 + b"]"), None),
