@@ -26,7 +26,7 @@ def make_recipe(name: str, model: Path, given: Mapping[str, str]) -> Table:
         raise UserError(f"SAMPLE= is a picture, and {model.name} takes none", "omit it")
     if given.get("WEIGHTS"):
         raise UserError(f"{model.name} is already a complete model", "omit WEIGHTS")
-    labels = custom.labels_given(given)
+    labels = custom.labels_given(name, given)
     return Table(
         kind="table",
         models=Networked(ensemble=name, network=name),

@@ -16,7 +16,7 @@ from scripts import bootstrap
 from scripts.artefacts.manifest import lines_of
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.base.paths import VENV, expand, locate
+from scripts.base.paths import ROOT, VENV, expand, locate
 from scripts.recipes import folders, pipelines
 from scripts.recipes.configs import LABELS
 from scripts.recipes.image import Image, Pictures
@@ -38,7 +38,7 @@ PICTURES = (
 
 def recipe(name: str, given: Any) -> Image:
     """Like the default pipeline, except for the names and the network."""
-    network = _foreign(name, given) if given.get("ONNX") else _of_torchvision(given)
+    network = _foreign(name, given) if given.get("ONNX") else _of_torchvision(name, given)
     first = _first().model_dump(mode="json", exclude_none=True)
     first["triton"] = {}
     first["models"] = models(name).model_dump()
@@ -85,7 +85,7 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
             f"{Path(given['ONNX']).name} is already a complete network", "omit ARCH and WEIGHTS"
         )
     path = locate(expand(given["ONNX"]))
-    model, labels = read(path), labels_given(given)
+    model, labels = read(path), labels_given(name, given)
     found = _find_beside(path, model)
     wanted = dict(found.pictures) | pictures_given(given.get("PICTURES", ""))
     known = lines_of(labels) or list(found.labels)
@@ -235,7 +235,7 @@ def pictures_given(given: str) -> dict[str, Any]:
     return dict(found)
 
 
-def _of_torchvision(given: Any) -> dict[str, Any]:
+def _of_torchvision(name: str, given: Any) -> dict[str, Any]:
     if not (given.get("ARCH") or given.get("WEIGHTS")):
         raise UserError(
             "no network given",
@@ -244,7 +244,7 @@ def _of_torchvision(given: Any) -> dict[str, Any]:
         )
     arch = given.get("ARCH") or "resnet50"
     require_known(arch)
-    weights, labels = given.get("WEIGHTS") or "default", labels_given(given)
+    weights, labels = given.get("WEIGHTS") or "default", labels_given(name, given)
     if weights not in ("default", "random"):
         weights = beside_recipes(locate(expand(weights)))
     return {
@@ -255,8 +255,16 @@ def _of_torchvision(given: Any) -> dict[str, Any]:
     }
 
 
-def labels_given(given: Any) -> Path | None:
-    return expand(given["LABELS"]).resolve() if given.get("LABELS") else None
+def labels_given(name: str, given: Any) -> Path | None:
+    """A copy, if they are in a report's folder, such as those that a check has put in order."""
+    if not given.get("LABELS"):
+        return None
+    path = expand(given["LABELS"]).resolve()
+    if not (path.is_relative_to(ROOT / "build") and path.is_file()):
+        return path
+    kept = folders.own().networks / name / "labels_given.txt"
+    files.write_bytes(kept, path.read_bytes())
+    return kept
 
 
 def beside_recipes(path: Path) -> str:

@@ -22,7 +22,7 @@ from scripts.recipes.image import Image
 from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.schema import load
-from scripts.repository import archive, live, own_pipelines
+from scripts.repository import archive, custom, live, own_pipelines
 from scripts.repository.custom import recipe
 from scripts.repository.own_pipelines import (
     keep_folder,
@@ -337,6 +337,21 @@ def test_labels_of_another_file_are_compared_with_those_that_were_found(
     given = {"ONNX": str(network), "LABELS": str(network.with_name("two.txt"))}
     pets = Pipeline("pets", recipe("pets", given))
     publish(network)
+
+
+@pytest.mark.parametrize("given", [{"ONNX": "a.onnx"}, {"ARCH": "resnet18", "WEIGHTS": "w.pth"}])
+def test_labels_that_a_check_has_put_in_order_are_kept_in_own(
+    network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str]
+) -> None:
+    """The next check writes over them, and `make clean` removes them."""
+    monkeypatch.setenv("OWN", str(tmp_path / "own"))
+    monkeypatch.setattr(custom, "ROOT", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (ordered := tmp_path / "build" / "eval" / "pets.txt").parent.mkdir(parents=True)
+    shutil.copy(network.with_name("two.txt"), ordered)
+    made = recipe("pets", given | {"LABELS": "build/eval/pets.txt"})
+    ordered.unlink()
+    assert lines_of(made.labels_file) == ["cat", "dog"]
 
 
 def test_a_link_to_a_network_is_what_it_is_called_and_lies_beside(
