@@ -264,9 +264,10 @@ def several(model: str, sent: Sequence[File], found: Sequence[Found | Refused]) 
         for file, each in zip(sent, found, strict=True)
     ]
     refusals = [each for each in found if isinstance(each, Refused)]
-    status = refusals[0].status if len(refusals) == len(found) else 200
-    answer = as_json({"model": model, "results": results}, status)
-    return replace(answer, is_whole=not refusals)
+    content = {"model": model, "results": results}
+    if len(refusals) < len(found):
+        return replace(as_json(content), is_whole=not refusals)
+    return as_json(content, refusals[0].status, refusals[0].headers)
 
 
 def explain_refusal(refused: Refused) -> Answer:

@@ -804,6 +804,13 @@ class Refusing(Counting):
         raise Refused(503, f"[request id: {found.id}] Exceeds maximum queue size", {"a": "b"})
 
 
+def test_a_form_that_is_refused_has_the_headers_of_a_refusal() -> None:
+    plain = PlainQuestions(Refusing(), Steps(lambda report: None))  # type: ignore[arg-type]
+    form = Request("POST", "/classify", {"content-type": FORM}, chunks=[part() * 2 + b"--b--"])
+    answer = asyncio.run(plain.classify(form, {"model": "m"}))
+    assert (answer.status, answer.headers["a"]) == (503, "b")
+
+
 @pytest.mark.parametrize("is_own", [True, False])
 @pytest.mark.parametrize(("given", "told"), [("x", "x"), ("", "<id_unknown>")])
 def test_the_doors_own_id_is_in_no_refusal(is_own: bool, given: str, told: str) -> None:
