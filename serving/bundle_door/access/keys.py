@@ -27,17 +27,17 @@ class Bucket:
     """Fills with a token every 1 / `per_second` s, up to a second's worth, and one at least."""
 
     def __init__(self, per_second: float, now: float) -> None:
-        self._per_second = per_second
+        self.per_second = per_second
         self._most = max(per_second, 1.0)
         self._tokens = self._most
         self._at = now
 
     def wait_s(self, now: float) -> float:
         """0 where a token was there, which is taken; else how long until one will be."""
-        self._tokens = min(self._most, self._tokens + (now - self._at) * self._per_second)
+        self._tokens = min(self._most, self._tokens + (now - self._at) * self.per_second)
         self._at = now
         if self._tokens < 1:
-            return (1 - self._tokens) / self._per_second
+            return (1 - self._tokens) / self.per_second
         self._tokens -= 1
         return 0.0
 
@@ -163,4 +163,9 @@ class Keys:
             log("door", f"API keys cannot be read now: {fault}")
             return
         self._clients, self._stamp = clients | self._admin, stamp
-        self._buckets.clear()
+        rates = {(client.name, client.per_second) for client in clients.values()}
+        self._buckets = {
+            name: bucket
+            for name, bucket in self._buckets.items()
+            if (name, bucket.per_second) in rates
+        }

@@ -58,6 +58,17 @@ def test_a_message_that_waits_heeds_a_rate_that_changes(tmp_path: Path) -> None:
     asyncio.run(check())
 
 
+def test_a_debt_outlives_what_changes_of_others(tmp_path: Path) -> None:
+    key = key_file.add(file := tmp_path / "api.keys", Client("ann", 0.1))
+    keys = Keys(file, None)
+    request = Request("GET", "/v2", {"authorization": f"Bearer {key}"})
+    statuses = []
+    for other in ("bob", "eve", "joe"):
+        statuses.append(asyncio.run(keys.authorize(request, {})).status)
+        key_file.add(file, Client(other))
+    assert statuses == [200, 429, 429]
+
+
 def test_of_many_messages_that_wait_only_one_looks_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
