@@ -119,7 +119,8 @@ class DockerStack:
         lock.hands_off_file()
 
     def run_step(self, step: Step, *arguments: str | Path) -> None:
-        """Paths inside the project exist in the container; others are mounted."""
+        """Paths inside the project exist in the container; others are mounted, and links, which may
+        lead out of it."""
         self.prepare_place(step.place)
         options = [f"--env=COLUMNS={console.out.width}"] if console.out.is_terminal else []
         options += ["--env=JSON=1"] if console.Form.is_json else []
@@ -127,7 +128,7 @@ class DockerStack:
         for number, argument in enumerate(arguments):
             if not isinstance(argument, Path):
                 words.append(argument)
-            elif argument.is_relative_to(ROOT / "build"):
+            elif argument.is_relative_to(ROOT / "build") and not argument.is_symlink():
                 words.append(str(Path(IN_CONTAINERS) / argument.relative_to(ROOT)))
             else:
                 self._require_readable(argument)
