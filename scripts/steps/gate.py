@@ -39,10 +39,6 @@ from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.steps import engine
 
-# The largest difference from PyTorch's probabilities in float32, by the network's arithmetic:
-# TensorRT's (which rounds float32 to TF32 if the GPU can), or a CPU's.
-ON_A_GPU = {"fp16": Bound(0.05), "tf32": Bound(0.01)}
-BOUNDS = ON_A_GPU | engine.BOUNDS
 # Added for decoding at reduced scale.
 DECODING = 0.05
 
@@ -93,14 +89,14 @@ def prove(candidate: Candidate) -> None:
 
 def read_bound(made: Path, precision: str) -> Bound:
     """Of programs alone there is no network: `made` does not exist."""
-    on_its_own = precision in ON_A_GPU or not made.is_dir()
-    return BOUNDS[precision] if on_its_own else engine.read_bound(made, precision)
+    return engine.read_bound(made, precision) if made.is_dir() else engine.BOUNDS[precision]
 
 
 def find_served_bound(made: Path, precision: str, pictures: int) -> Bound:
     """Of the ensemble. `made`: the directory that export wrote, if it has a network."""
     manifest = Manifest.load(made / "manifest.json")
-    of_network = engine.EIGHT_BITS if manifest and manifest.eight_bits else BOUNDS[precision]
+    eight_bits = manifest and manifest.eight_bits
+    of_network = engine.EIGHT_BITS if eight_bits else engine.BOUNDS[precision]
     return for_the_ensemble(of_network, pictures)
 
 
@@ -204,4 +200,4 @@ def _ask(connection: http.client.HTTPConnection, model: str, question: Question)
 
 
 if __name__ == "__main__":
-    start(prove, precision=BOUNDS)
+    start(prove, precision=engine.BOUNDS)

@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +19,9 @@ from scripts.artefacts.workspace import Workspace
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
-from scripts.recipes.layout import CPU, GPU, Decoding, Engine, Layout, Share
+from scripts.recipes.layout import CPU, GPU, Decoding, Engine, Layout, Share, precision_of
 from scripts.repository import model_folders
-from scripts.steps import gate, quantise
+from scripts.steps import engine, gate, quantise
 from scripts.steps.engine import Check
 from tests.project import picture
 
@@ -275,6 +276,22 @@ def test_programs_without_a_network_have_a_bound(tmp_path: Path) -> None:
     """Functions, videos, kinds of the user's: a rollout judges them too."""
     of_network = gate.read_bound(tmp_path / "onnx", "fp32")
     assert gate.for_the_ensemble(of_network, 5) == gate.find_served_bound(tmp_path, "fp32", 5)
+
+
+@pytest.mark.parametrize(
+    ("facts", "bound"),
+    [({"eight_bits": True}, engine.EIGHT_BITS), ({}, Bound(0.05))],
+)
+def test_a_network_of_the_users_has_one_bound_on_a_gpu(
+    facts: dict[str, Any], bound: Bound, made: Workspace
+) -> None:
+    """At the gate and in a rollout. TF32 rounds as fp16 does."""
+    manifest = replace(made.manifest, identity={"precision": "fp32"}, onnx=facts)
+    files.write(made.onnx / "manifest.json", manifest.dump())
+    precision = precision_of(made, GPU)
+    assert gate.read_bound(made.onnx, precision) == bound
+    served = gate.find_served_bound(made.onnx, precision, 5)
+    assert served == gate.for_the_ensemble(bound, 5)
 
 
 def test_a_tie_is_no_disagreement() -> None:
