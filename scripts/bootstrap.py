@@ -42,17 +42,16 @@ NAMES = ("python3", "python3.12", "python3.11", "python3.13", "python3.14")
 SERVES = ((3, 11), (3, 12))
 OLDEST = (3, 11)
 
-# pip's settings that uv names differently: as options where they name several things, as variables
-# where they name one; and those that it can ignore. With any other setting, pip installs.
-CONSTRAINT = "--constraint"
-UV_OPTIONS = {
-    "index-url": "--index-url",
-    "extra-index-url": "--extra-index-url",
-    "find-links": "--find-links",
-    "constraint": CONSTRAINT,
-    "trusted-host": "--allow-insecure-host",
-}
+# pip's settings that uv names differently, as variables: options, with passwords of indexes among
+# them, could be read by other users of the machine. And those that uv can ignore. With any other
+# setting, pip installs.
+CONSTRAINT = "UV_CONSTRAINT"
 UV_VARIABLES = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_EXTRA_INDEX_URL",
+    "find-links": "UV_FIND_LINKS",
+    "constraint": CONSTRAINT,
+    "trusted-host": "UV_INSECURE_HOST",
     "cert": "SSL_CERT_FILE",
     "client-cert": "SSL_CLIENT_CERT",
     "proxy": "ALL_PROXY",
@@ -146,11 +145,12 @@ def _install(layer: str) -> None:
         _pip([*words, "--only-binary", ":all:"])
     else:
         has_torch = any(line.startswith("torch==") for line in layers.read_locked(layer))
-        index = torch_index() if has_torch else []
+        settings = pip_settings()
+        indexes = name_indexes(settings) if has_torch else ""
         _remove_halves()
-        if not _by_uv(layer, index):
+        if not _by_uv(layer, for_uv(settings), indexes):
             _remove_halves()
-            _by_pip(layer, index)
+            _by_pip(layer, indexes)
     _say(f"done in {time.monotonic() - began:.0f} s", "  ")
     STAMPS.mkdir(exist_ok=True)
     for each in layers.find_included(layer):
@@ -225,22 +225,27 @@ def can_serve() -> bool:
     return _version_of(str(PYTHON)) in SERVES
 
 
-def torch_index() -> list[str]:
-    """pip's option for PyTorch's index if that answers; otherwise pip uses its own index."""
+def name_indexes(settings: Mapping[str, str]) -> str:
+    """pip's extra ones, with PyTorch's if that answers."""
+    return f"{settings.get('extra-index-url', '')} {torch_index()}".strip()
+
+
+def torch_index() -> str:
+    """PyTorch's index if that answers; otherwise pip uses its own index."""
     import http.client
     import urllib.request  # slow to import, and seldom needed
 
     index = read_early("TORCH_INDEX") or CPU_TORCH
     try:
         with urllib.request.urlopen(f"{index}/torch/", timeout=5):
-            return ["--extra-index-url", index]
+            return index
     except (OSError, ValueError, http.client.HTTPException):
-        return []
+        return ""
 
 
-def _pip(words: list[str]) -> None:
+def _pip(words: list[str], variables: Mapping[str, str] | None = None) -> None:
     code, output = _run_shown(
-        [str(PYTHON), "-m", "pip", "install", "--no-compile", "--no-input", *words]
+        [str(PYTHON), "-m", "pip", "install", "--no-compile", "--no-input", *words], variables
     )
     if code:
         errors = [line for line in output if line.startswith("ERROR")] or output[-3:]
@@ -259,18 +264,17 @@ def find_broken(output: Sequence[str]) -> str:
     return f"{broken[1]}; " if broken else ""
 
 
-def _by_pip(layer: str, index: list[str]) -> None:
+def _by_pip(layer: str, indexes: str) -> None:
     with _write_checked(layer) as (file, without):
         _pip(["--no-deps", "--require-hashes", "-r", str(file)])
         if without:
-            _pip([*index, *without])
+            _pip(without, {"PIP_EXTRA_INDEX_URL": indexes})
 
 
-def _by_uv(layer: str, index: list[str]) -> bool:
+def _by_uv(layer: str, variables: Mapping[str, str] | None, indexes: str) -> bool:
     """Whether uv could install it, in a tenth of pip's time. What it cannot do, pip does or tells
     why."""
-    settings = pip_settings()
-    if settings is None:
+    if variables is None:
         return False
     if not any(VENV.glob("lib/python*/site-packages/uv-*.dist-info/INSTALLER")):
         with _write_checked("uv") as (file, _):
@@ -278,18 +282,17 @@ def _by_uv(layer: str, index: list[str]) -> bool:
             take += ["--no-deps", "--require-hashes", "-r", str(file)]
             if subprocess.run([PYTHON, *take], capture_output=True).returncode:
                 return False
-    options, variables = settings
     install = [str(VENV / "bin" / "uv"), "pip", "install", "--python", str(PYTHON)]
     # As pip does it: the best of all indexes, and not of the first one that has any.
     install += ["--index-strategy", "unsafe-best-match"]
     with _write_checked(layer) as (file, without):
         pinned = ["--no-deps", "-r", str(file)]
-        free = drop_options(options, CONSTRAINT)
+        free = {name: value for name, value in variables.items() if name != CONSTRAINT}
         # With hashes uv takes no constraint, so whether they fit is asked before.
-        commands = [["--dry-run", *options, *pinned]] if free != options else []
-        commands += [["--require-hashes", *free, *pinned]]
-        commands += [[*options, *index, *without]] if without else []
-        return all(_run_shown([*install, *each], variables)[0] == 0 for each in commands)
+        commands = [(["--dry-run", *pinned], variables)] if free != variables else []
+        commands += [(["--require-hashes", *pinned], free)]
+        commands += [(without, {**variables, "UV_EXTRA_INDEX_URL": indexes})] if without else []
+        return all(_run_shown([*install, *words], given)[0] == 0 for words, given in commands)
 
 
 @contextmanager
@@ -301,37 +304,28 @@ def _write_checked(layer: str) -> Iterator[tuple[Path, list[str]]]:
         raise UserError.from_fault(fault) from None
 
 
-def pip_settings() -> tuple[list[str], dict[str, str]] | None:
-    """Those of this machine, for uv."""
+def pip_settings() -> dict[str, str]:
+    """Those of this machine."""
     asked = [str(PYTHON), "-m", "pip", "config", "list"]
-    return for_uv(subprocess.run(asked, capture_output=True, text=True).stdout.splitlines())
-
-
-def for_uv(lines: Sequence[str]) -> tuple[list[str], dict[str, str]] | None:
-    """Settings of pip, as options and variables of uv; None where it has none for one of them."""
+    lines = subprocess.run(asked, capture_output=True, text=True).stdout.splitlines()
     settings: dict[str, str] = {}
     for section in ("global.", "install.", ":env:."):  # the last one wins
         for line in lines:
             name, _, value = line.removeprefix(section).partition("=")
             if line.startswith(section):
                 settings[name] = ast.literal_eval(value)
-    if settings.keys() - UV_OPTIONS.keys() - UV_VARIABLES.keys() - NOTHING_TO_UV:
+    return settings
+
+
+def for_uv(settings: Mapping[str, str]) -> dict[str, str] | None:
+    """Settings of pip, as variables of uv; None where it has none for one of them."""
+    if settings.keys() - UV_VARIABLES.keys() - NOTHING_TO_UV:
         return None
-    options = [
-        word
-        for name, option in UV_OPTIONS.items()
-        for value in settings.get(name, "").split()
-        for word in (option, value)
-    ]
-    return options, {
-        UV_VARIABLES[name]: settings[name] for name in UV_VARIABLES.keys() & settings.keys()
+    return {
+        variable: ("," if name == "find-links" else " ").join(settings[name].split())
+        for name, variable in UV_VARIABLES.items()
+        if settings.get(name)
     }
-
-
-def drop_options(options: Sequence[str], *unwanted: str) -> list[str]:
-    """Options of uv and their values, without some."""
-    pairs = zip(options[::2], options[1::2], strict=True)
-    return [word for pair in pairs if pair[0] not in unwanted for word in pair]
 
 
 def _run_shown(

@@ -71,7 +71,7 @@ def staying(constraints: str, only: Collection[str] | None) -> str:
 def _compile_layer(source: Path, constraints: Path, *options: str) -> list[str]:
     found = _uv(
         *("pip", "compile", source, "-c", constraints, "--universal", "--python-version"),
-        *(PYTHONS[0], "--no-header", "--no-annotate", *bootstrap.torch_index(), *options),
+        *(PYTHONS[0], "--no-header", "--no-annotate", *options),
     )
     lines = (re.sub(r"==([^\s;+]+)\+\w+", r"==\1", line) for line in found.splitlines())
     return [line for line in lines if line and _can_be_used(line)]
@@ -141,13 +141,15 @@ def _hashes(constraints: str, scratch: Path) -> str:
 
 def _uv(*words: str | Path) -> str:
     settings = bootstrap.pip_settings()
-    if settings is None:
-        raise UserError("pip has settings here that uv has not", "run it where pip has none")
-    options, variables = settings
     if "--generate-hashes" in words:  # a folder beside the index may have some of the files only
-        options = bootstrap.drop_options(options, "--extra-index-url", "--find-links")
+        settings |= {"extra-index-url": "", "find-links": ""}
+    else:
+        settings["extra-index-url"] = bootstrap.name_indexes(settings)
+    variables = bootstrap.for_uv(settings)
+    if variables is None:
+        raise UserError("pip has settings here that uv has not", "run it where pip has none")
     done = subprocess.run(
-        [VENV / "bin" / "uv", *words, "--quiet", "--index-strategy", "unsafe-best-match", *options],
+        [VENV / "bin" / "uv", *words, "--quiet", "--index-strategy", "unsafe-best-match"],
         env=os.environ | variables,
         capture_output=True,
         text=True,

@@ -3,6 +3,7 @@ handed on. A registry is looked at before anything is built for it."""
 
 import hashlib
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -259,13 +260,15 @@ def fetch_torch() -> None:
     command = [str(PYTHON), "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--only-binary", ":all:", "--python-version", "3.11", "--implementation", "cp"]
     command += [word for each in platforms for word in ("--platform", each)]
-    command += bootstrap.torch_index()
+    indexes = {"PIP_EXTRA_INDEX_URL": bootstrap.name_indexes(bootstrap.pip_settings())}
     command += [f"{name}=={version}" for name, version in pins.items()]
     for leftover in WHEELS.glob(".*.tmp"):  # left by a killed make
         shutil.rmtree(leftover, ignore_errors=True)
     with TemporaryDirectory(dir=WHEELS, prefix=".", suffix=".tmp") as draft:
         with console.waiting("fetching PyTorch for the export image (200 MB)"):
-            fetched = subprocess.run([*command, "--dest", draft], capture_output=True, text=True)
+            command += ["--dest", draft]
+            environment = os.environ | indexes
+            fetched = subprocess.run(command, env=environment, capture_output=True, text=True)
         remedy = "check the network and pip's own settings (PIP_INDEX_URL, PIP_CERT, a proxy)"
         require_done(fetched, "PyTorch cannot be fetched", remedy)
         # torchvision first: where torch is, nothing is fetched again.

@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -139,7 +139,7 @@ def test_what_was_installed_by_half_is_installed_again(
         (packages / name).touch()
     monkeypatch.setattr(bootstrap, "VENV", tmp_path)
     monkeypatch.setattr(bootstrap, "STAMPS", tmp_path / "layers")
-    monkeypatch.setattr(bootstrap, "pip_settings", lambda: ([], {}))
+    monkeypatch.setattr(bootstrap, "pip_settings", dict)
     monkeypatch.setattr(bootstrap, "_pip", check)
     monkeypatch.setattr(subprocess, "run", fail)
     bootstrap._install("tools")
@@ -150,7 +150,7 @@ def test_what_was_installed_by_half_is_installed_again(
 @pytest.mark.parametrize("index", ["http://a b", "http://127.0.0.1:port", "http://nowhere.invalid"])
 def test_an_index_that_is_none_is_done_without(index: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_INDEX", index)
-    assert bootstrap.torch_index() == []
+    assert bootstrap.torch_index() == ""
 
 
 def test_a_layer_is_installed_again_where_what_it_brings_changes(
@@ -161,25 +161,29 @@ def test_a_layer_is_installed_again_where_what_it_brings_changes(
     assert {each for each in before if bootstrap.digest(each) != before[each]} == {"check"}
 
 
-def test_pips_settings_are_passed_to_uv() -> None:
+def test_pips_settings_are_passed_to_uv(monkeypatch: pytest.MonkeyPatch) -> None:
     """As `pip config list` shows those of the machine, the user and the environment."""
     lines = [
-        ":env:.index-url='https://four/simple'",
+        ":env:.index-url='https://me:secret@four/simple'",
         "global.cert='/company.pem'",
         "global.constraint='/company.txt'",
+        "global.find-links='/one /two'",
         "global.index-url='https://one/simple'",
         r"install.extra-index-url='\nhttps://two/simple\nhttps://three/simple'",
     ]
-    settings = bootstrap.for_uv(lines)
-    assert settings
-    options, variables = settings
-    assert options[:2] == ["--index-url", "https://four/simple"]
-    assert options[2:6:2] == ["--extra-index-url", "--extra-index-url"]
-    assert options[3:6:2] == ["https://two/simple", "https://three/simple"]
-    assert options[6:] == ["--constraint", "/company.txt"]
-    assert variables == {"SSL_CERT_FILE": "/company.pem"}
-    no_like_in_uv = ":env:.no-binary='numpy'"
-    assert bootstrap.for_uv([*lines, no_like_in_uv]) is None
+    said = subprocess.CompletedProcess[str]([], 0, "\n".join(lines))
+    with monkeypatch.context() as instead:
+        instead.setattr(subprocess, "run", lambda *_, **__: said)
+        settings = bootstrap.pip_settings()
+    assert bootstrap.for_uv(settings) == {
+        "SSL_CERT_FILE": "/company.pem",
+        "UV_CONSTRAINT": "/company.txt",
+        "UV_DEFAULT_INDEX": "https://me:secret@four/simple",
+        "UV_EXTRA_INDEX_URL": "https://two/simple https://three/simple",
+        "UV_FIND_LINKS": "/one,/two",
+    }
+    no_like_in_uv = {"no-binary": "numpy"}
+    assert bootstrap.for_uv(settings | no_like_in_uv) is None
 
 
 def test_pips_settings_are_asked_of_pip(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,15 +191,41 @@ def test_pips_settings_are_asked_of_pip(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)  # none of this machine's
     monkeypatch.setenv("PIP_INDEX_URL", "https://one/simple")
-    assert bootstrap.pip_settings() == (["--index-url", "https://one/simple"], {})
+    assert bootstrap.for_uv(bootstrap.pip_settings()) == {"UV_DEFAULT_INDEX": "https://one/simple"}
 
 
-def test_uv_is_asked_whether_a_constraint_fits_before_it_has_hashes() -> None:
-    options = ["--index-url", "https://one/simple", "--constraint", "/company.txt"]
-    assert bootstrap.drop_options(options, bootstrap.CONSTRAINT) == [
-        "--index-url",
-        "https://one/simple",
-    ]
+@pytest.mark.parametrize("uv_can", [True, False])
+def test_no_password_is_on_a_command_line(
+    uv_can: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[list[str], Mapping[str, str]]] = []
+
+    def run(
+        command: list[str], variables: Mapping[str, str] | None = None
+    ) -> tuple[int, list[str]]:
+        ran.append((command, variables or {}))
+        return int(not uv_can and "uv" in command[0]), []
+
+    packages = tmp_path / "lib" / "python3.11" / "site-packages"
+    for name in (bootstrap.OURS, "uv-1.dist-info/INSTALLER"):
+        (packages / name).parent.mkdir(parents=True, exist_ok=True)
+        (packages / name).touch()
+    index, mirror, torch = (f"https://me:secret@{host}/simple" for host in ("a", "b", "c"))
+    settings = {"index-url": index, "extra-index-url": mirror, "constraint": "/c.txt"}
+    monkeypatch.setattr(bootstrap, "VENV", tmp_path)
+    monkeypatch.setattr(bootstrap, "STAMPS", tmp_path / "layers")
+    monkeypatch.setattr(bootstrap, "pip_settings", lambda: settings)
+    monkeypatch.setattr(bootstrap, "torch_index", lambda: torch)
+    monkeypatch.setattr(bootstrap, "_run_shown", run)
+    bootstrap._install("export")
+    assert not any("secret" in word for command, _ in ran for word in command)
+    last, variables = ran[-1]
+    assert any(word.startswith("torch==") for word in last)
+    assert (
+        variables["UV_EXTRA_INDEX_URL" if uv_can else "PIP_EXTRA_INDEX_URL"] == f"{mirror} {torch}"
+    )
+    if uv_can:  # with hashes uv takes no constraint, so whether they fit is asked before
+        assert ["UV_CONSTRAINT" in given for _, given in ran] == [True, False, True]
 
 
 def test_pip_says_why_no_index_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -214,7 +214,8 @@ def test_half_a_wheel_is_not_taken_for_one(tmp_path: Path, monkeypatch: pytest.M
         return subprocess.CompletedProcess(command, answers.pop(0), "", "no space left on device")
 
     monkeypatch.setattr(images, "WHEELS", tmp_path)
-    monkeypatch.setattr(bootstrap, "torch_index", lambda: [])
+    monkeypatch.setattr(bootstrap, "pip_settings", dict)
+    monkeypatch.setattr(bootstrap, "torch_index", str)
     monkeypatch.setattr(subprocess, "run", download)
     (tmp_path / ".killed.tmp").mkdir()
     with pytest.raises(UserError, match="PyTorch cannot be fetched"):

@@ -20,9 +20,9 @@ LAYERS = ("tools", "serve", "layout", "export", "s3", "adopt", "bench")
 @pytest.mark.parametrize("python", ["3.11", "3.12"])
 def test_every_package_has_a_wheel_for_it(tmp_path: Path, python: str) -> None:
     """With a known hash, and for Debian 12's C library."""
-    settings = bootstrap.pip_settings()
-    assert settings
-    options, variables = settings
+    variables = bootstrap.for_uv(bootstrap.pip_settings())
+    assert variables is not None
+    variables.pop(bootstrap.CONSTRAINT, None)
     command: list[str | Path] = [
         VENV / "bin" / "uv",
         "pip",
@@ -37,7 +37,7 @@ def test_every_package_has_a_wheel_for_it(tmp_path: Path, python: str) -> None:
     for layer in LAYERS:
         with wheels.write_checked(layers.read_locked(layer), REQUIREMENTS) as (file, _):
             done = subprocess.run(
-                [*command, *bootstrap.drop_options(options, bootstrap.CONSTRAINT), "-r", file],
+                [*command, "-r", file],
                 env=os.environ | variables,
                 capture_output=True,
                 text=True,
