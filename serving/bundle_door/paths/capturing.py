@@ -21,6 +21,7 @@ from bundle_door.settings import NOTHING, Keep
 from bundle_door.watching.captures import Captures, Record
 from bundle_door.watching.steps import TIMINGS
 from bundle_door.wire.inference import header_length
+from bundle_door.wire.kserve import decode
 from bundle_door.wire.over_http import translate_answer, translate_question
 from bundle_serving.process.server_log import log
 from bundle_serving.protocol.gists import HEADER_LENGTH, read_labels
@@ -139,10 +140,7 @@ class Capturing:
             return await remove(id, lambda: self._captures.forget(id))
 
         async def leave(request: Request, named: Mapping[str, str]) -> Answer:
-            try:
-                known = {*msgspec.json.decode(request.body, type=list[tuple[str, str]])}
-            except msgspec.MsgspecError as fault:
-                raise Refused(400, f"no list of ids and times: {fault}") from None
+            known = {*decode(request.body, list[tuple[str, str]], "the list of ids and times")}
             return await remove("what was taken", lambda: self._captures.leave(known))
 
         async def remove(what: str, work: Callable[[], int]) -> Answer:

@@ -330,6 +330,14 @@ def test_what_is_kept_is_told_line_by_line(tmp_path: Path, monkeypatch: pytest.M
     assert [call.args for call in encode.call_args_list] == [(each,) for each in kept]
 
 
+@pytest.mark.parametrize("known", [b"{}", b'[["one", "\xff"]]'])
+def test_a_list_that_is_none_is_refused(tmp_path: Path, known: bytes) -> None:
+    route, _ = Capturing(NOTHING, Captures(tmp_path, 1_000_000, 30), Observed()).routes()
+    with pytest.raises(Refused, match="the list of ids and times") as refused:
+        asyncio.run(route.handlers["POST"](Request("POST", "", {}, {}, [known]), {}))  # type: ignore[arg-type]
+    assert refused.value.status == 400
+
+
 def make_key(folder: Path, name: str) -> tuple[Path, Path]:
     key, certificate = folder / f"{name}.key", folder / f"{name}.pem"
     made = ("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "9", "-subj", "/CN=capture")
