@@ -52,6 +52,7 @@ def _bring_up_own(
     samples = agreeing.samples(arguments.load().sample)
     if _is_made_of(name, given):
         pipelines.make_main(name)
+        own_network.tell_changed(pipelines.main())
         server = up.bring_up(settings, command)
         agreeing.require_shown(pipelines.main(), server, samples, f"{name} serves all the same")
         return server

@@ -1,5 +1,6 @@
 """Takes in a network of the user's own: its recipe, its export, its check."""
 
+import json
 import os
 import shlex
 import shutil
@@ -10,6 +11,7 @@ from bundle_serving import own_steps
 from scripts import bootstrap
 from scripts.artefacts import packages
 from scripts.artefacts.exporting import as_words
+from scripts.artefacts.manifest import of_samples
 from scripts.artefacts.shapes import sides
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
@@ -28,6 +30,8 @@ from scripts.settings.settings import Settings
 from scripts.stacks.local import run_here
 from scripts.stacks.stack import Stack
 
+# In networks/NAME: what the network was converted from, as it was then.
+MADE_OF = "made_of.json"
 # Of a recipe, and the files that say it.
 STEPS = {"pre": own_steps.BEFORE, "post": own_steps.AFTER}
 TENSORFLOW = "310 MB to load, 1.3 GB of disk"
@@ -56,7 +60,32 @@ def _find_recipe(name: str, words: Mapping[str, str]) -> Recipe:
             f"{folder} is there already, and what is made of {source.other} goes there",
             "move it elsewhere, or choose another NAME",
         )
-    return custom.recipe(name, _import_source(folder / _name_onnx(wanted), source, given))
+    made_of = _import_source(folder / _name_onnx(wanted), source, given)
+    if source.other and (path := expand(source.other)).exists():
+        content = {"source": str(path), "digest": _digest(path)}
+        files.write(folder / MADE_OF, json.dumps(content, indent=1) + "\n")
+    return custom.recipe(name, made_of)
+
+
+def _digest(path: Path) -> str:
+    return files.sha256(path) if path.is_file() else of_samples(path)["samples"]
+
+
+def tell_changed(pipeline: Pipeline) -> None:
+    """Of what its network was converted from: it may have been trained again since."""
+    folder = folders.own().networks / pipeline.name
+    noted = files.read_json(folder / MADE_OF)
+    path = Path(noted.get("source", ""))
+    if not (noted and path.exists()):
+        return
+    digest = _digest(path)
+    if digest != noted["digest"] and not _of_version(folder, digest).exists():
+        call = describe_publish(pipeline, str(path))
+        console.note(f"{path} has changed since; for a new version of it: {call}")
+
+
+def _of_version(folder: Path, digest: str) -> Path:
+    return folder / digest[:12]
 
 
 def _with_steps(name: str, recipe: Image, words: Mapping[str, str]) -> Image:
@@ -123,16 +152,18 @@ def import_version(pipeline: Pipeline, weights: str) -> str:
     """What a new version is made of: what WEIGHTS= names, or the ONNX file that it becomes. In a
     folder of its own, as the live version's is still asked for."""
     recipe, path = pipeline.recipe, expand(weights)
-    is_whole = isinstance(recipe, Image) and recipe.source.endswith(WHOLE)
-    if not (is_whole and path.suffix in sources.TORCH and path.is_file()):
+    is_known = path.is_dir() or path.suffix in (*sources.TORCH, *sources.KERAS)
+    if not (isinstance(recipe, Image) and recipe.source.endswith(WHOLE) and is_known):
         return weights
-    folder = folders.own().networks / pipeline.name / files.sha256(path)[:12]
+    source = sources.find_source(weights)
+    if not source.other:
+        return str(source.network or path)
+    folder = _of_version(folders.own().networks / pipeline.name, _digest(path))
     # The same file may have come by another name.
     made = next(folder.glob("*.onnx"), folder / _name_onnx(weights))
     if not made.is_file():
-        crop = recipe.pictures.crop if isinstance(recipe, Image) else 0
-        size = {"SIZE": "x".join(map(str, sides(crop)))}
-        _import_source(made, sources.find_source(weights), size)
+        size = {"SIZE": "x".join(map(str, sides(recipe.pictures.crop)))}
+        _import_source(made, source, size)
     return str(made)
 
 

@@ -53,6 +53,7 @@ def main() -> None:
         if version == serving:
             what = f"nothing changed: {version.describe()} is live"
             console.note(what, version=version.number)
+            own_network.tell_changed(pipeline)
             return
         shared.push_version(version)
         shared.record(history.PUBLISHED, version.number, "publish", version.what)

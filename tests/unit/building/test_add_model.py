@@ -15,6 +15,7 @@ from onnx import load as load_onnx
 
 from bundle_serving.address import Address
 from scripts.artefacts.manifest import Foreign, lines_of, tell_repeated
+from scripts.artefacts.step import Step
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
@@ -352,6 +353,43 @@ def test_labels_that_a_check_has_put_in_order_are_kept_in_own(
     made = recipe("pets", given | {"LABELS": "build/eval/pets.txt"})
     ordered.unlink()
     assert lines_of(made.labels_file) == ["cat", "dog"]
+
+
+@pytest.mark.parametrize("name", ["pets.pt", "pets.keras", "folder"])
+def test_what_was_converted_and_has_changed_since_is_published_by_its_name(
+    network: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    monkeypatch.setenv("OWN", str(tmp_path / "own"))
+    monkeypatch.setattr("scripts.bootstrap.ensure", lambda _: None)
+    converted = []
+
+    def convert(_: Step, *words: str | Path) -> None:
+        out = Path(words[words.index("--out") + 1])
+        out.parent.mkdir(parents=True)
+        shutil.copy(network, out)
+        converted.append(out)
+
+    monkeypatch.setattr(own_network, "run_here", convert)
+    source = written = tmp_path / name
+    if not source.suffix:
+        source.mkdir()
+        written = source / "config.json"
+    written.write_text("{}")
+    made = own_network.recipe_of("pets", {"FROM": str(source), "SIZE": "112"})
+    pipeline = Pipeline("pets", made)
+    own_network.tell_changed(pipeline)
+    assert "has changed" not in capsys.readouterr().out
+    written.write_text('{"trained": "again"}')
+    own_network.tell_changed(pipeline)
+    told = f"{source} has changed since; for a new version of it: make publish"
+    assert told in capsys.readouterr().out.replace("\n", " ")
+    assert own_network.import_version(pipeline, str(source)) == str(converted[1])
+    own_network.tell_changed(pipeline)
+    assert len({*converted}) == 2 and "has changed" not in capsys.readouterr().out
 
 
 def test_a_link_to_a_network_is_what_it_is_called_and_lies_beside(
