@@ -30,13 +30,16 @@ class Family:
 class Counter(Family):
     kind = "counter"
 
-    def __init__(self, name: str, description: str, labels: Sequence[str] = ()) -> None:
+    def __init__(
+        self, name: str, description: str, labels: Sequence[str] = (), most: int = MOST_SERIES
+    ) -> None:
         super().__init__(name, description, labels)
+        self.most = most
         self.values: dict[Labels, float] = {}
 
     def add(self, *labels: str, amount: float = 1) -> None:
         self.values[labels] = self.values.pop(labels, 0) + amount
-        if len(self.values) > MOST_SERIES:
+        if len(self.values) > self.most:
             del self.values[next(iter(self.values))]
 
     def samples(self) -> Iterator[str]:

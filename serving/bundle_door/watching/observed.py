@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bundle_door.watching.accuracy import Accuracy, AccuracyOfClasses
-from bundle_door.watching.drift import Drift, References
+from bundle_door.watching.drift import MOST_KEPT, NAMED, Drift, References
 from bundle_door.watching.measures import SECONDS, Counter, Family, Gauge, Histogram, quantile
 from bundle_door.watching.shadows import Compared, Shadow
 from bundle_door.watching.steps import Report
@@ -203,7 +203,10 @@ class Observed:
             SHARES,
         )
         self.classes = Counter(
-            "bundle_answer_class_total", "Answers by their likeliest class", (*step, "class")
+            "bundle_answer_class_total",
+            "Answers by their likeliest class",
+            (*step, "class"),
+            MOST_KEPT * (NAMED + 1),
         )
         self.copies = Counter(
             "bundle_shadow_copies_total",

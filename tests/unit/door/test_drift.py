@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 from pathlib import Path
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -11,7 +12,14 @@ import pytest
 from bundle_door.answers import Refused
 from bundle_door.served import Served, live_version
 from bundle_door.triton import Triton
-from bundle_door.watching.drift import ANSWERS, NAME, NAMED, References, stability_index
+from bundle_door.watching.drift import (
+    ANSWERS,
+    MOST_KEPT,
+    NAME,
+    NAMED,
+    References,
+    stability_index,
+)
 from bundle_door.watching.measures import text
 from bundle_door.watching.observed import Observed
 from bundle_serving.identity import identity
@@ -54,6 +62,14 @@ def test_a_shift_shows_and_classes_are_bounded() -> None:
     assert len(observed.classes.values) == NAMED + 1
     assert sum(observed.classes.values.values()) == 3 * ANSWERS
     assert 'bundle_answer_drift_index{model="m",version="1",of="class"}' in text([observed.drift])
+
+
+def test_of_many_networks_each_answer_is_counted() -> None:
+    observed, asked = Observed(), Random(0).choices(range(MOST_KEPT), k=150 * ANSWERS)
+    for number, which in enumerate(asked):
+        observed.drift.observe(number % (NAMED + 1), 0.5, (f"m{which}", "1"))
+    assert len(observed.classes.values) == MOST_KEPT * (NAMED + 1)
+    assert sum(observed.classes.values.values()) == len(asked)
 
 
 def test_a_version_that_was_unloaded_is_not_told(tmp_path: Path) -> None:
