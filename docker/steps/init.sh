@@ -6,6 +6,12 @@ set -eu
 nobody=65532
 key=build/key/admin.key certificate=build/tls/key.pem hands=build/key/hands-off
 user=$(stat -c %u docker) group=$(stat -c %g docker)
+# To a rootless engine the owner is root, and to one with userns-remap nobody: what other users make here would not be the owner's.
+[ "$user" != 65534 ] && [ "$(awk 'NR == 1 { print $3 }' /proc/self/uid_map)" != 1 ] || {
+    echo "error: Docker gives containers other users here (rootless or userns-remap), who cannot own build/;" \
+        "serve without containers: make up FLAVOUR=local" >&2
+    exit 1
+}
 [ "$user" != 0 ] || user=$nobody group=$nobody
 
 # Of a clone made with umask 077: the other steps begin as a root that may read no other user's files. make sees to it.

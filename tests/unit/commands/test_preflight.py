@@ -8,9 +8,11 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import docker
 from bundle_door.access import certificate
 from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY
 from scripts.base import ports
@@ -136,6 +138,18 @@ def test_a_damaged_file_of_docker(
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: name)
     assert str(engine.why_not_docker()).startswith(f"{config} is none of Docker's (mend it")
+
+
+@pytest.mark.parametrize("named", ["name=rootless", "name=userns"])
+def test_a_docker_whose_users_are_others(monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+    info = {"SecurityOptions": ["name=seccomp,profile=default", named]}
+    answers = SimpleNamespace(ping=lambda: True, info=lambda: info)
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    monkeypatch.setattr(docker, "from_env", lambda **_: answers)
+    monkeypatch.setattr(engine, "compose_version", lambda: engine.OLDEST_COMPOSE)
+    assert "who cannot own build/" in str(engine.why_not_docker())
+    info["SecurityOptions"].pop()
+    assert engine.why_not_docker() is None
 
 
 @pytest.mark.parametrize("name", ["my project", "it's", "a$b", "über"])

@@ -70,6 +70,27 @@ def test_the_images_user_can_read_what_a_umask_hides() -> None:
             assert words.startswith(("--chmod=755 ", "--from=")) or re.search(roots, words), words
 
 
+def run_init(folder: Path, **stand_ins: str) -> subprocess.CompletedProcess[str]:
+    """With programs that say this and do nothing."""
+    for name, says in stand_ins.items():
+        (stand_in := folder / name).write_text(f"#!/bin/sh\necho {says}\n")
+        stand_in.chmod(0o755)
+    command: list[str | Path] = ["sh", ROOT / "docker/steps/init.sh"]
+    path = {"PATH": f"{folder}:{os.environ['PATH']}"}
+    return subprocess.run(command, cwd=folder, env=path, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(("program", "says"), [("awk", "1"), ("stat", "65534")])
+def test_an_owner_who_is_another_in_containers_is_refused(
+    program: str, says: str, tmp_path: Path
+) -> None:
+    for name in (*MOUNTED, "build"):
+        (tmp_path / name).mkdir()
+    refused = run_init(tmp_path, **{"chown": "", "python3": "", "awk": "", program: says})
+    assert refused.returncode == 1 and "who cannot own build/" in refused.stderr
+    assert not list((tmp_path / "build").iterdir())
+
+
 def test_the_server_can_enter_what_a_umask_hides(tmp_path: Path) -> None:
     """make places TLS_CERT before the first step."""
     secret = [tmp_path / "build" / name for name in ("key", "tls")]
@@ -77,11 +98,7 @@ def test_the_server_can_enter_what_a_umask_hides(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
     for folder in secret:
         folder.chmod(0o700)
-    for name in ("chown", "python3"):
-        (stand_in := tmp_path / name).write_text("#!/bin/sh\n")
-        stand_in.chmod(0o755)
-    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    subprocess.run(["sh", ROOT / "docker/steps/init.sh"], cwd=tmp_path, env=path, check=True)
+    assert run_init(tmp_path, chown="", python3="", awk="").returncode == 0
     assert {folder.stat().st_mode & 0o777 for folder in secret} == {0o755}
 
 
