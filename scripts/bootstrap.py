@@ -27,7 +27,7 @@ from pathlib import Path
 from scripts.base import layers, wheels
 from scripts.base.errors import UserError, of_the_machine, run_guarded
 from scripts.base.lock import hold_lock
-from scripts.base.paths import CPU_TORCH, PYTHON, REQUIREMENTS, ROOT, VENV, read_early
+from scripts.base.paths import CPU_TORCH, PYTHON, REQUIREMENTS, ROOT, VENV, find_trusted, read_early
 
 # One file per installed layer, with the digest of its requirements. make compares the timestamps.
 STAMPS = VENV / "layers"
@@ -233,11 +233,13 @@ def name_indexes(settings: Mapping[str, str]) -> str:
 def torch_index() -> str:
     """PyTorch's index if that answers; otherwise pip uses its own index."""
     import http.client
+    import ssl
     import urllib.request  # slow to import, and seldom needed
 
     index = read_early("TORCH_INDEX") or CPU_TORCH
     try:
-        with urllib.request.urlopen(f"{index}/torch/", timeout=5):
+        trusted = ssl.create_default_context(cafile=find_trusted())
+        with urllib.request.urlopen(f"{index}/torch/", timeout=5, context=trusted):
             return index
     except (OSError, ValueError, http.client.HTTPException):
         return ""

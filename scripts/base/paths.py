@@ -43,6 +43,12 @@ def read_early(name: str) -> str:
     return re.sub(r"\s+#.*", "", given).strip()
 
 
+def find_trusted() -> str | None:
+    """The certificates that downloads trust in place of the machine's."""
+    named = read_early("CA_BUNDLE").strip()
+    return str(FOLDER / expand(named)) if named else None
+
+
 def find_own() -> Path:
     """The user's own folder, before the settings can be read: its kinds of pipelines bring some."""
     return resolve_own(read_early("OWN").strip() or "own")

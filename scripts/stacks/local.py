@@ -25,7 +25,7 @@ from scripts.artefacts.step import Place, Step
 from scripts.base import interrupts, lock, ports
 from scripts.base.errors import AlreadyReported, UserError
 from scripts.base.files import is_shared
-from scripts.base.paths import MARK, PYTHON, ROOT
+from scripts.base.paths import MARK, PYTHON, ROOT, find_trusted
 from scripts.recipes.layout import CPU
 from scripts.repository import live, place
 from scripts.settings.settings import Settings
@@ -262,7 +262,11 @@ def run_here(step: Step, *arguments: str | Path) -> None:
     """Runs a step in the project's environment."""
     ends = processes.end_with_parent(signal.SIGTERM)  # else it would write where the next one does
     command = [*ends, *interrupts.HELD_BACK, PYTHON, "-m", step.module, *arguments]
-    environment = os.environ | {"TORCH_HOME": str(ROOT / "build" / "cache")}
+    trusted = find_trusted()
+    of_libraries = (
+        dict.fromkeys(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), trusted) if trusted else {}
+    )
+    environment = of_libraries | os.environ | {"TORCH_HOME": str(ROOT / "build" / "cache")}
     with subprocess.Popen(command, cwd=ROOT, env=environment) as running:
         try:
             code = running.wait()

@@ -22,7 +22,7 @@ from scripts.settings.settings import Settings
 
 def main() -> int:
     settings = Settings.load()
-    reason = None if _is_settled(settings) else why_unavailable(settings)
+    reason = None if _is_settled(settings) else why_unavailable()
     if reason:
         console.note(f"torchvision's weights are not available ({reason})")
         console.note(f"instead, a small network that knows drawings: {', '.join(NAMES)}")

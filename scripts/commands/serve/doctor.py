@@ -182,7 +182,7 @@ def _weights(settings: Settings) -> Finding:
         return judge("weights", Path(weights).is_file(), weights, fix)
     if settings.arch == DRAWN:
         return Finding("weights", OK, "the project's own, of drawings")
-    if reason := why_unavailable(settings):
+    if reason := why_unavailable():
         fix = "WEIGHTS=file.pth; or to see it run, as make demo does, ARCH=drawn"
         return Finding("weights", WARNING, f"torchvision's are not available: {reason}", fix)
     return Finding("weights", OK, "torchvision's can be downloaded")

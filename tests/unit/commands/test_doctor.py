@@ -41,7 +41,7 @@ def test_a_network_of_ones_own_needs_no_weights(
     name: str, given: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     doctor = command("doctor")
-    monkeypatch.setattr(doctor, "why_unavailable", lambda _: "nobody answers")
+    monkeypatch.setattr(doctor, "why_unavailable", lambda: "nobody answers")
     monkeypatch.setattr(pipelines, "main_name", lambda: name)
     found = doctor._weights(Settings.load(given, Path("none")))
     assert found.verdict == OK and "of its own" in found.detail

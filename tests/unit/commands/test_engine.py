@@ -18,6 +18,7 @@ import pytest
 import docker
 from scripts import bootstrap
 from scripts.artefacts.manifest import read_pins
+from scripts.artefacts.step import Step
 from scripts.base import files, interrupts
 from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import ROOT
@@ -314,6 +315,28 @@ def test_a_step_ends_with_a_command_that_is_killed() -> None:
     assert killed.returncode == -signal.SIGKILL
     with suppress(psutil.NoSuchProcess):
         psutil.Process(int(killed.stdout)).wait(20)
+
+
+def test_a_step_trusts_what_ca_bundle_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    handed_on: dict[str, str] = {}
+
+    class Done:
+        def __init__(self, *_: object, env: dict[str, str], **__: object) -> None:
+            handed_on.update(env)
+
+        def __enter__(self) -> SimpleNamespace:
+            return SimpleNamespace(wait=lambda: 0)
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(subprocess, "Popen", Done)
+    monkeypatch.setenv("CA_BUNDLE", "~/company.pem")
+    monkeypatch.setenv("HOME", "/home/ann")
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/anns.pem")
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    local.run_here(Step("any"))
+    assert handed_on["SSL_CERT_FILE"] == "/home/ann/company.pem"
+    assert handed_on["REQUESTS_CA_BUNDLE"] == "/anns.pem"
 
 
 STEP_OF_INTERRUPTED = """
