@@ -141,7 +141,8 @@ def climb(asked: Asked, usual: Tried, ways: Sequence[Way]) -> Tried:
         tried = [asked.about(guess, usual.in_order) for guess in guesses]
         found = max(tried, key=lambda each: each.share.count)
         paired = Paired.from_right(best.right, found.right)
-        best = found if paired.drop < 0 and paired.p < CHANCE else best
+        # The best of many is the likelier so by chance.
+        best = found if paired.drop < 0 and paired.p < CHANCE / len(tried) else best
     return best
 
 
