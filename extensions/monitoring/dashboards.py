@@ -140,7 +140,9 @@ ROLLOUT = [
         PER_VERSION: rate(f"{REQUESTS}_count", CHOSEN, "pipeline, version"),
     }),
     Panel("Share answered, by version", SHARE, {
-        PER_VERSION: f"{rate(f'{REQUESTS}_count', OF_CHOSEN, 'pipeline, version')} / "
+        # Also of one that answers nothing.
+        PER_VERSION: f"({rate(f'{REQUESTS}_count', OF_CHOSEN, 'pipeline, version')} or "
+        f"0 * {rate(f'{REQUESTS}_count', CHOSEN, 'pipeline, version')}) / "
         f"{rate(f'{REQUESTS}_count', CHOSEN, 'pipeline, version')}",
     }),
     Panel("p99, by version", SECONDS, {PER_VERSION: f"{P}p99{CHOSEN}"}),
@@ -167,7 +169,7 @@ WATERFALL = [
     Panel("Share of the time busy, of one process", SHARE, {
         "{{model}}": rate(f"{STEPS}_sum", by="model"),
     }),
-    Panel("Requests in a batch: mean", COUNT, {
+    Panel("Rows in a batch: mean", COUNT, {
         "{{model}}": mean("bundle_step_batch_size", "model"),
     }),
     Panel("Size at which pictures are decoded: mean", SHARE, {
@@ -186,9 +188,9 @@ GPU = [
         "{{gpu_uuid}}: used": "nv_gpu_power_usage",
         "{{gpu_uuid}}: limit": "nv_gpu_power_limit",
     }),
-    Panel("Computing: mean of an execution", SECONDS, {
+    Panel("Computing: mean of a request", SECONDS, {
         "{{model}}": f"{rate('nv_inference_compute_infer_duration_us', by='model')} / 1e6 / "
-        f"{rate('nv_inference_exec_count', by='model')}",
+        f"{rate('nv_inference_request_success', by='model')}",
     }, stacked=True),
 ]  # fmt: skip
 

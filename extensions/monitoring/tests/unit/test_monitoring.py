@@ -97,6 +97,42 @@ def test_every_query_is_valid(tmp_path: Path) -> None:
     promtool("check", "rules", file)
 
 
+def test_what_panels_show(tmp_path: Path) -> None:
+    """Triton counts computing once a request, eight of which are a batch here; and version 2
+    answers nothing."""
+    requests = dashboards.REQUESTS + '_count{pipeline="p", version="%s", outcome="%s"}'
+    series = {
+        'nv_inference_request_success{model="m"}': "0+80x40",
+        'nv_inference_exec_count{model="m"}': "0+10x40",
+        'nv_inference_compute_infer_duration_us{model="m"}': f"0+{80 * 5000}x40",
+        requests % (1, "ok"): "0+10x40",
+        requests % (2, "failed"): "0+10x40",
+    }
+    shown = {
+        "Computing: mean of a request": {'{model="m"}': 0.005},
+        "Share answered, by version": {
+            '{pipeline="p", version="1"}': 1, '{pipeline="p", version="2"}': 0
+        },
+    }  # fmt: skip
+    queries = {
+        panel: query.replace(dashboards.RATE, "5m")
+        for _, panel, query in list_queries()
+        if panel in shown
+    }
+    test = {
+        "interval": "15s",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {"expr": queries[panel], "eval_time": "10m",
+             "exp_samples": [{"labels": of, "value": value} for of, value in found.items()]}
+            for panel, found in shown.items()
+        ],
+    }  # fmt: skip
+    file = tmp_path / "panels.yml"
+    file.write_text(yaml.safe_dump({"tests": [test]}))
+    promtool("test", "rules", file)
+
+
 def test_what_is_asked_for_is_documented() -> None:
     asked = " ".join([*QUERIES, *(rule["expr"] for group in GROUPS for rule in group["rules"])])
     named = set(re.findall(r"(?<![\w:])bundle_\w+", asked))
