@@ -180,12 +180,16 @@ def _create() -> None:
     _say(f"creating a virtual environment in .venv with {python} …")
     made = subprocess.run([python, "-m", "venv", VENV], capture_output=True, text=True)
     if made.returncode:
-        if full := of_the_machine(Exception(made.stdout + made.stderr)):
+        said = (made.stdout + made.stderr).strip()
+        if full := of_the_machine(Exception(said)):
             raise full
-        version = ".".join(map(str, _version_of(python) or ()))
+        cause = f"{python} cannot create a virtual environment"
+        if re.search("ensurepip is not|No module named", said):
+            version = ".".join(map(str, _version_of(python) or ()))
+            raise UserError(cause, f"install its venv module: apt-get install python{version}-venv")
         raise UserError(
-            f"{python} cannot create a virtual environment",
-            f"install its venv module: apt-get install python{version}-venv",
+            f"{cause}: {(said.splitlines() or ['no message'])[-1].removeprefix('Error: ')}",
+            "move the folder to a disk that has links and runs programs, to a path without ':'",
         )
     (packages,) = (VENV / "lib").glob("python*/site-packages")
     paths = "".join(f"{folder}\n" for folder in OUR_PACKAGES)

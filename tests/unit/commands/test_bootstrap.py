@@ -106,7 +106,12 @@ def test_an_environment_of_the_users_own_stays(
 
 def test_a_full_disk_is_no_missing_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = "Error: [Errno 28] No space left on device: '/bundle/.venv/lib'\n"
-    for why, remedy in ((said, "make room"), ("ensurepip is not available", "apt-get install")):
+    for why, remedy in (
+        (said, "make room"),
+        ("ensurepip is not available", "apt-get install"),
+        ("Error: Refusing to create a venv in /a:b/.venv", "a path without ':'"),
+        ("Error: [Errno 1] Operation not permitted: '/a/.venv/lib64'", "a disk that has links"),
+    ):
         done = subprocess.CompletedProcess[str]([], 1, why, "")
         monkeypatch.setattr(bootstrap, "VENV", tmp_path)
         monkeypatch.setattr(bootstrap, "_find_python", lambda: sys.executable)
