@@ -63,11 +63,11 @@ class Images:
         built = self._compose.run("build", service, quiet=not watched, progress="auto")
         if built.returncode:
             self._compose.read()  # says it if COMPOSE_OVERRIDE is wrong
-            why = "see above" if watched else last_line(built.stderr)
-            raise UserError(
-                f"the image of {service} cannot be built: {why}",
-                "try again (behind a company proxy, set CA_BUNDLE)",
-            )
+            cause = f"the image of {service} cannot be built"
+            remedy = "try again (behind a company proxy: docs/operating.md)"
+            if watched:
+                raise UserError(f"{cause}: see above", remedy)
+            require_done(built, cause, remedy)
         self._built.add(service)
 
     def _is_released(self, service: str) -> bool:

@@ -227,6 +227,18 @@ def test_half_a_wheel_is_not_taken_for_one(tmp_path: Path, monkeypatch: pytest.M
     assert len([*tmp_path.iterdir()]) == 2 and not answers
 
 
+def test_a_full_disk_is_told_where_an_image_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "failed to solve: write /var/lib/docker/x: no space left on device\n"
+    built = subprocess.CompletedProcess([], 17, "", said)
+    compose = Mock(project="birds", run=lambda *_, **__: built)
+    for terminal, remedy in ((False, "make room"), (True, "try again")):
+        monkeypatch.setattr(images.console, "out", Mock(is_terminal=terminal, width=80))
+        made = images.Images(Settings(DEFAULTS), compose, "")
+        with pytest.raises(UserError, match="the image of server cannot be built") as refused:
+            made.build("server")
+        assert refused.value.remedy.startswith(remedy)
+
+
 class Ending:
     """A process that ends just when it is looked at, or sent something."""
 
