@@ -147,10 +147,12 @@ def make_environment(call: Call, verbs: Mapping[str, Verb]) -> dict[str, str]:
 
 
 def is_installed(layer: str, folder: Path) -> bool:
-    """As make asks it: the requirements are no newer."""
+    """As make asks it: the Python is the one that it was made with, else that is told; and the
+    requirements are no newer."""
     venv = folder / ".venv"
     try:
-        (venv / "bin" / "python").stat()  # else that is told
+        python = (venv / "bin" / "python").resolve(strict=True)
+        (venv / "lib" / python.name / "site-packages").stat()
         installed = (venv / "layers" / layer).stat().st_mtime
     except FileNotFoundError:
         return False
