@@ -18,7 +18,7 @@ LEAST_RIGHT = 0.5
 BINS = 15  # as in Guo et al., 2017
 RESAMPLES = 1000
 OUTSIDE = 0.025  # on either side
-# With more, a resample is as good as this many.
+# With more, resamples are of this many, and the interval is narrower than theirs.
 MOST_RESAMPLED = 20_000
 # Of McNemar's test: with more, its probability is that of a normal distribution.
 MOST_EXACT = 1000
@@ -137,7 +137,8 @@ def measure_calibration(answers: Answers) -> Calibration:
     # Chance alone makes an error of a resample larger than that of what it was drawn from: the
     # interval is reflected at it.
     upper, lower = np.quantile(drawn, (1 - OUTSIDE, OUTSIDE))
-    low, high = 2 * error - float(upper), 2 * error - float(lower)
+    narrower = sqrt(count / len(right))
+    low, high = (error - narrower * float(end - error) for end in (upper, lower))
     low, high = min(max(low, 0.0), error), max(min(high, 1.0), error)
     return Calibration(error, low, high, _bins(place, sure, right))
 

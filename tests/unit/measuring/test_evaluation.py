@@ -278,6 +278,16 @@ def test_a_model_that_is_as_often_right_as_it_is_sure(scale: float) -> None:
     assert found.error < 0.03 if scale == 1 else isclose(found.error, 0.28, abs_tol=0.03)
 
 
+def test_four_times_as_many_items_halve_a_calibration_errors_interval() -> None:
+    random, widths = np.random.default_rng(0), list[float]()
+    for count in (20_000, 80_000):
+        sure = random.uniform(0.4, 1, count)
+        right = random.random(count) < 0.9 * sure
+        found = measure_calibration(answers(np.zeros(count), np.where(right, 0, 1), sure))
+        widths.append(found.high - found.low)
+    assert isclose(widths[1], widths[0] / 2, rel_tol=0.1)
+
+
 def test_no_error_is_larger_than_all() -> None:
     sure_and_wrong = answers(np.zeros(3), np.ones(3), np.array([0.9, 0.4, 0.95]))
     assert measure_calibration(sure_and_wrong).high <= 1
