@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from bundle_door.watching import accuracy
 from bundle_serving.address import Address
+from bundle_serving.identity import identity
 from scripts.artefacts.exporting import as_words
 from scripts.base import console, files, lock
 from scripts.base.errors import UserError
@@ -164,7 +165,9 @@ def note_confidence(version: Version, answers: Answers) -> None:
     """For the door, which estimates by it how often the version is right of what clients ask."""
     path, found = live.REPOSITORY / accuracy.NAME, describe_confidence(answers)
     known = json.loads(path.read_text()) if path.exists() else {}
-    known |= {f"{model}/{number}": found for model, number in version.models.items()}
+    for model, number in version.models.items():
+        network = identity(live.REPOSITORY / model / str(number))
+        known[f"{model}/{number}"] = found | {"network": network}
     files.write(path, json.dumps(known))
 
 

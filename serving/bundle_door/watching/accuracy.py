@@ -94,7 +94,7 @@ class Accuracy(Family):
     kind = "gauge"
 
     def __init__(
-        self, repository: Path | None, sure_of: Callable[[Step], Collection[Sure]]
+        self, repository: Path | None, sure_of: Callable[[Step, str | None], Collection[Sure]]
     ) -> None:
         super().__init__(
             "bundle_estimated_accuracy_ratio",
@@ -106,8 +106,8 @@ class Accuracy(Family):
 
     def find(self, step: Step) -> dict[str, float]:
         """Empty where too little is known."""
-        labelled, sure = self._read().get("/".join(step)), self._sure_of(step)
-        if labelled is None or len(sure) < LEAST:
+        labelled, sure = self._compare(step)
+        if len(sure) < LEAST:
             return {}
         sures = [each for _, each in sure]
         now, most = estimate(sures, labelled["threshold"], labelled["of"])
@@ -115,8 +115,8 @@ class Accuracy(Family):
 
     def find_classes(self, step: Step) -> dict[int, dict[str, float]]:
         """The weakest first."""
-        labelled, sure = self._read().get("/".join(step)), self._sure_of(step)
-        if labelled is None or len(sure) < LEAST:
+        labelled, sure = self._compare(step)
+        if len(sure) < LEAST:
             return {}
         found = sorted(bound_classes(sure, labelled).items(), key=lambda each: each[1][1])
         known = labelled.get("classes", {})
@@ -125,6 +125,12 @@ class Accuracy(Family):
                      "labelled": known[str(number)]["right"] / known[str(number)]["of"]}
             for number, (about, low, high) in found
         }  # fmt: skip
+
+    def _compare(self, step: Step) -> tuple[dict[str, Any], Collection[Sure]]:
+        """What is known of labelled answers, and the last ones if they are of the same network: a
+        number may be given to another one. Earlier releases noted none."""
+        labelled = self._read().get("/".join(step))
+        return labelled or {}, self._sure_of(step, labelled.get("network")) if labelled else ()
 
     def list_steps(self) -> list[Step]:
         keys = (key.rpartition("/") for key in sorted(self._read()))

@@ -226,9 +226,12 @@ class Drift(Family):
     def as_json(self) -> list[dict[str, Any]]:
         return [self._describe_version(step, version) for step, version in self._list_told()]
 
-    def list_sure(self, step: tuple[str, str]) -> Collection[tuple[int, float]]:
-        """Its last answers, each with its probability, if it is asked now."""
-        return next((version.sure for told, version in self._list_told() if told == step), ())
+    def list_sure(
+        self, step: tuple[str, str], network: str | None
+    ) -> Collection[tuple[int, float]]:
+        """Its last answers, each with its probability, if it is asked now, and is this network."""
+        told = (version for each, version in self._list_told() if each == step)
+        return next((each.sure for each in told if network in (None, each.network)), ())
 
     def _list_told(self) -> list[tuple[Labels, Version]]:
         return [

@@ -2,6 +2,8 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -17,8 +19,11 @@ from bundle_door.watching.accuracy import (
 from bundle_door.watching.drift import References
 from bundle_door.watching.measures import text
 from bundle_door.watching.observed import Observed
+from bundle_serving.identity import identity
 from scripts.evaluation.scores import Answers
-from scripts.server.evaluating import describe_confidence
+from scripts.repository import live
+from scripts.repository.archive import Version
+from scripts.server.evaluating import describe_confidence, note_confidence
 
 STEP = ("m", "1")
 METRIC = 'bundle_estimated_accuracy_ratio{model="m",version="1",what='
@@ -110,6 +115,23 @@ def test_what_was_not_labelled_has_no_estimate(observed: Observed, tmp_path: Pat
     assert observed.accuracy.find(("m", "2")) == {}
     (tmp_path / NAME).write_text("[damaged")
     assert observed.accuracy.find(STEP) == {}
+
+
+def test_another_network_of_the_same_number_was_not_labelled(
+    observed: Observed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model was removed, and another one is called so."""
+    monkeypatch.setattr(live, "REPOSITORY", tmp_path)
+    network = tmp_path / "m" / "1" / "model.onnx"
+    network.parent.mkdir(parents=True)
+    network.write_text("the first")
+    labelled = Answers(["a"], np.zeros(9, np.int64), np.zeros((9, 1), np.int64), np.ones(9))
+    note_confidence(cast(Version, SimpleNamespace(models={"m": 1})), labelled)
+    for content in ("the first", "another"):
+        network.write_text(content)
+        for _ in range(LEAST):
+            observed.drift.observe(0, 1.0, STEP, identity(network.parent))
+        assert bool(observed.accuracy.find(STEP)) == (content == "the first")
 
 
 def test_what_eval_notes_is_what_the_door_reads() -> None:

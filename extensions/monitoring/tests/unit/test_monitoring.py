@@ -108,7 +108,7 @@ def test_what_panels_show(tmp_path: Path) -> None:
         requests % (1, "ok"): "0+10x40",
         requests % (2, "failed"): "0+10x40",
     }
-    shown = {
+    shown: dict[str, dict[str, float]] = {
         "Computing: mean of a request": {'{model="m"}': 0.005},
         "Share answered, by version": {
             '{pipeline="p", version="1"}': 1, '{pipeline="p", version="2"}': 0
