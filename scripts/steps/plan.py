@@ -37,8 +37,12 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 TYPED = ("Datatype", "Format/Datatype")
 HALF = re.compile("half|fp16", re.IGNORECASE)
 
-# In trtexec's log: the line with the root cause.
-TELLING = re.compile(r"Error Code \d+: (?!Cuda Runtime)|Assertion failed|Unknown option")
+# In trtexec's log: the line with the root cause. The last two are of trtexec itself, which writes
+# them without "[E]" and ends.
+TELLING = re.compile(
+    r"Error Code \d+: (?!Cuda Runtime)|Assertion failed|Unknown option"
+    r"|Cuda failure|Cannot find any available "
+)
 
 
 def gpu_seen_here() -> Gpu:

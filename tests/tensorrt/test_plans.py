@@ -156,6 +156,19 @@ def test_halves_are_counted(layers: list[Any], counts: tuple[int, int]) -> None:
     assert plan.count_halves({"Layers": layers}) == counts
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Cuda failure at common.h:108: CUDA driver version is insufficient",
+        "Cannot find any available devices (GPUs)!",
+    ],
+)
+def test_a_fault_of_cudas_is_told(line: str) -> None:
+    """trtexec ends with it (common.h and sampleDevice.cpp of its source), without an "[E]"."""
+    banner = "&&&& RUNNING TensorRT.trtexec [TensorRT v110100] [b106] # trtexec"
+    assert plan.why_it_failed(f"{banner}\n[I] Start\n{line}\n") == line
+
+
 def test_what_is_no_list_of_gpus_is_refused() -> None:
     (gpu,) = gpus.parse("0, NVIDIA GeForce RTX 4090, 8.9, 610.43.02, 24564 MiB, GPU-4a1b0c6d-11\n")
     assert gpu == RTX
