@@ -170,6 +170,11 @@ def _build_plan(
         lambda out: plan.why_build(out, wanted),
         lambda: stack.run_step(BUILD_PLAN, *_list_plan_words(made, profile)),
     )
+    if why := plan.why_build(made.plan, wanted):
+        raise UserError(
+            f"the plan that was built does not fit the server's image: {why}",
+            "the images of TRITON_TAG differ; choose another release",
+        )
     # Of two that fit, the one that has passed the gate: with Compose alone, the last result.
     kept = Workspace(CACHE / pipeline.ensemble)
     fits = plan.why_build(kept.plan, wanted) is None and has_passed(kept, layout)

@@ -2,9 +2,11 @@
 
 import json
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,14 +16,18 @@ from bundle_serving.agreement import Bound, compare
 from bundle_serving.pictures import Transform
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from scripts.artefacts import samples
+from scripts.artefacts.gpus import Gpu
 from scripts.artefacts.manifest import Manifest, Torchvision, differences, why_export
+from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import CPU, GPU, Decoding, Engine, Layout, Share, precision_of
 from scripts.repository import model_folders
-from scripts.steps import engine, gate, quantise
+from scripts.server import engines
+from scripts.settings.settings import Settings
+from scripts.steps import engine, gate, plan, quantise
 from scripts.steps.engine import Check
 from tests.project import picture
 
@@ -229,6 +235,31 @@ def test_eight_bits_are_served_where_they_were_proved(made: Workspace) -> None:
     network = model_folders.contents(pipelines.main(), made, layout())["resnet50_onnx"]
     assert network["model.onnx"] == made.int8 / "model.onnx"
     assert network["engine.json"] == made.engine / "engine.json"
+
+
+def test_a_plan_of_another_tensorrt_than_the_servers_is_refused(
+    made: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is built in another image than it is loaded in."""
+    monkeypatch.setattr(engines, "CACHE", tmp_path / "cache")
+    gpu = Gpu("0", "NVIDIA L4", "8.9", "610.43", "24576 MiB")
+    settings = Settings.load({}, Path("no .env"))
+
+    def run_step(step: Step, *words: str | Path) -> None:
+        profile = pipelines.main().recipe.shapes(made, settings)
+        built = plan.identity(made.onnx, gpu, "11.2.1", profile)
+        files.write(made.plan / "model.plan", "plan")
+        of_plan = {"sha256": files.sha256(made.plan / "model.plan")}
+        manifest = {"identity": built, "plan": of_plan}
+        files.write(made.plan / "manifest.json", json.dumps(manifest))
+
+    shutil.rmtree(made.plan)
+    for version, fits in (("11.1.0", pytest.raises(UserError)), ("11.2.1", nullcontext())):
+        stack = Mock(gpu=gpu, tensorrt=lambda version=version: version, run_step=run_step)
+        with fits as refused:
+            engines._build_plan(stack, settings, layout(GPU), pipelines.main(), made)
+        if refused:
+            assert "server's image: TensorRT: 11.2.1 -> 11.1.0" in refused.value.cause
 
 
 def test_what_a_plan_answers_is_reported_by_the_step_after_it(made: Workspace) -> None:
