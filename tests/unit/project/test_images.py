@@ -70,6 +70,12 @@ def test_the_images_user_can_read_what_a_umask_hides() -> None:
             assert words.startswith(("--chmod=755 ", "--from=")) or re.search(roots, words), words
 
 
+def test_no_address_of_an_index_stays_in_an_image() -> None:
+    """It may have a password, and arguments of builds are in an image's history."""
+    for file in (ROOT / "docker" / "Dockerfile", *DOCKERFILES):
+        assert not re.search(r"^ARG \w*(INDEX|URL)", file.read_text(), re.MULTILINE), file
+
+
 def run_init(folder: Path, **stand_ins: str) -> subprocess.CompletedProcess[str]:
     """With programs that say this and do nothing."""
     for name, says in stand_ins.items():
