@@ -8,6 +8,7 @@ import hashlib
 import re
 import urllib.error
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 # Where training scripts put the weights in their files.
 BENEATH = ("state_dict", "model_state_dict", "model")
+# Published files of DenseNet have a point more in such names than the network.
+OLD_NAME = re.compile(r"(denselayer\d+\.(?:norm|relu|conv))\.([12]\.)")
 # What to give in the place of weights that do not fit.
 MADE_THERE = "give the state dict of one that torchvision made, fine-tuned or not"
 ITS_ARCH = (
@@ -212,7 +215,8 @@ def load_weights(
         return of_file(path, None)
     if wanted.is_untrained:
         return {"source": "random, seed 0"}
-    module.load_state_dict(download_weights(wanted.arch, published, wanted.ways_out))
+    state = download_weights(wanted.arch, published, wanted.ways_out)
+    fill_weights(module, state, of, Path(published.url), remedy)
     return {"source": f"torchvision {published}", "url": published.url}
 
 
@@ -259,11 +263,14 @@ def fill_weights(
     module: nn.Module, state: dict[str, torch.Tensor], of: str, path: Path, remedy: str = MADE_THERE
 ) -> nn.Module:
     """With the weights of a file."""
+    named: Any = OrderedDict((OLD_NAME.sub(r"\1\2", name), state[name]) for name in state)
+    # MNASNet asks for its version; with BatchNorm's, older files would lack what it counts now.
+    named._metadata = getattr(state, "_metadata", {"": {"version": module._version}})
     try:
-        module.load_state_dict(state)
+        module.load_state_dict(named)
     except RuntimeError as fault:
         detail = " ".join(str(fault).split())[:160]
-        if foreign := [name for name in state if name not in module.state_dict()]:
+        if foreign := [name for name in named if name not in module.state_dict()]:
             detail = f"its {foreign[0]} is none of them; {detail}"
             remedy = _tell_alone(module, state) or remedy
         raise UserError(f"{path.name} has no weights of {of} ({detail}…)", remedy) from None

@@ -1,5 +1,6 @@
 """What the recipes and settings say, held against torchvision."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,12 @@ def published(monkeypatch: pytest.MonkeyPatch) -> Any:
         more: dict[str, Any] = {"image_size": entry.meta["min_size"][0]} if is_vit else {}
         more |= {"aux_logits": True, "init_weights": False} if aux else {}
         state: dict[str, torch.Tensor] = torchvision.models.get_model(arch, **more).state_dict()
+        if arch.startswith("densenet"):  # as its files were written
+            state = {
+                re.sub(r"(denselayer\d+\.[a-z]+)([12])", r"\1.\2", name): tensor
+                for name, tensor in state.items()
+                if not name.endswith("num_batches_tracked")
+            }
         monkeypatch.setattr(type(entry), "get_state_dict", lambda *_, **__: state)
         return state
 
@@ -58,16 +65,15 @@ def published(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("arch", FAMILIES.split())
 def test_a_network_is_made_as_torchvision_makes_it_with_its_weights(
-    published: Any, arch: str
+    published: Any, tmp_path: Path, arch: str
 ) -> None:
     # Without numbers, but where they say how large it is.
     with torch.device("cpu" if arch.startswith("regnet") else "meta"):
-        published(arch)
+        torch.save(dict(published(arch)), mine := tmp_path / "mine.pth")
         theirs = torchvision.models.get_model(arch, weights="DEFAULT").eval()
-        ours = networks.build(Torchvision(arch)).module
-    parts = _list_parts(ours)
-    differ = [name for name, part in _list_parts(theirs).items() if part != parts.pop(name)]
-    assert not differ and not parts
+        ours = [networks.build(Torchvision(arch, each)).module for each in ("default", str(mine))]
+    for each in ours:
+        assert _list_parts(each) == _list_parts(theirs)
 
 
 def _list_parts(module: nn.Module) -> dict[str, Any]:
