@@ -174,10 +174,15 @@ class Frames:
             self._changed.notify_all()
 
     def _decode(self, stream: Any) -> Iterator[Frame]:
-        began, first = time.monotonic(), None
+        began, first, last = time.monotonic(), None, None
+        step = 1 / float(stream.guessed_rate or 25)  # of raw streams too, whose frames have no times
         for image in images(stream):
-            at = image.time if image.time is not None else time.monotonic() - began
-            first = at if first is None else first
+            at = image.time
+            if is_live(self._source):
+                at = time.monotonic() - began if at is None else at
+            elif at is None or (last is not None and at <= last):
+                at = 0.0 if last is None else last + step
+            first, last = at if first is None else first, at
             frame = Frame(self.seen + 1, at - first, image)
             if self._paced:
                 time.sleep(max(0, began + frame.seconds - time.monotonic()))

@@ -18,8 +18,11 @@ TURNED = (0, 1 << 16, 0, -1 << 16, 0, 0, 0, 0, 1 << 30)  # clockwise, by a quart
 
 @pytest.fixture
 def clip(tmp_path: Path) -> Path:
+    return save(tmp_path / "clip.mp4")
+
+
+def save(path: Path) -> Path:
     """Twelve frames, wider than high, with a white corner at the top left; each is lighter."""
-    path = tmp_path / "clip.mp4"
     with av.open(str(path), "w") as container:
         stream: Any = container.add_stream("libx264", rate=30)
         stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv420p"
@@ -40,6 +43,15 @@ def test_all_frames_of_a_file_in_their_order(clip: Path) -> None:
     assert levels == sorted(levels) and levels[-1] > 90
     assert (frames.seen, frames.dropped) == (12, 0)
     assert found[0].pixels(32).shape == (32, 48, 3) and found[0].pixels(500).shape == (64, 96, 3)
+
+
+def test_times_go_on_where_a_file_has_none_or_wrong_ones(tmp_path: Path) -> None:
+    """As raw streams, and .avi with frames that lean on later ones."""
+    for name in ("clip.h264", "clip.avi"):
+        with Frames(str(save(tmp_path / name))) as frames:
+            steps = np.diff([each.seconds for each in frames])
+        assert len(steps) == 11 and steps.min() > 0, name
+        assert steps.mean() == pytest.approx(1 / 30, abs=0.01), name
 
 
 def test_a_live_source_drops_what_nobody_asked_for_in_time(clip: Path) -> None:
