@@ -175,7 +175,7 @@ class Frames:
 
     def _decode(self, stream: Any) -> Iterator[Frame]:
         began, first, last = time.monotonic(), None, None
-        step = 1 / float(stream.guessed_rate or 25)  # of raw streams too, whose frames have no times
+        step = 1 / float(stream.guessed_rate or 25)  # as FFmpeg, where it says none
         for image in images(stream):
             at = image.time
             if is_live(self._source):
