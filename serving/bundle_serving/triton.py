@@ -115,12 +115,15 @@ def tensor(request: Any, name: str) -> Any:
     return lies
 
 
-def compile_for_gpus(compute: Callable[[Any], Any]) -> None:
-    """cupy compiles on first use: do that now, not during a request."""
+def compile_for_gpus(compute: Callable[[Any], Any], args: dict[str, str] | None = None) -> None:
+    """cupy compiles on first use: do that now, not during a request. By the number of dimensions,
+    which are fewer for one row, and of classes. Programs of earlier releases give no `args`."""
     cupy = _find_cupy()
+    classes = json.loads(args["model_config"])["input"][0]["dims"][0] if args else 1
     for number in range(cupy.cuda.runtime.getDeviceCount() if cupy else 0):
         with cupy.cuda.Device(number):
-            compute(cupy.zeros((1, 1), cupy.float32))
+            for rows in (1, 2):
+                compute(cupy.zeros((rows, classes), cupy.float32))
             log("postprocessing", f"scores on GPU {number} by {cupy.__file__}")
 
 

@@ -84,13 +84,17 @@ WHERE = {"model_repository": "nowhere", "model_version": "1"}
 READ = {"answers": {"string_value": "single-label"}}
 
 
+def read_config(parameters: dict[str, Any]) -> str:
+    return json.dumps({"parameters": parameters, "input": [{"dims": [1000]}]})
+
+
 @pytest.fixture
 def postprocessing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The model as it is shipped, beside stand-ins for what the stub process and cupy give it."""
-    compiled: list[int] = []
+    compiled: list[tuple[int, tuple[int, ...]]] = []
 
     def zeros(shape: tuple[int, ...], kind: Any) -> OnGpu:
-        compiled.append(Device.current)
+        compiled.append((Device.current, shape))
         return OnGpu(np.zeros(shape, kind), Device(Device.current))
 
     cupy: Any = types.ModuleType("cupy")
@@ -117,7 +121,7 @@ def postprocessing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_each_gpus_scores_are_computed_with_there(postprocessing: Any) -> None:
     scores = np.random.default_rng(0).normal(0, 10, (2, 1000)).astype(np.float32)
     model = postprocessing.TritonPythonModel()
-    model.initialize({**WHERE, "model_config": json.dumps({"parameters": READ})})
+    model.initialize({**WHERE, "model_config": read_config(READ)})
     for number in (1, 0, 1):
         answered = model.probabilities({"INPUT_0": Given(scores, number)})
         assert answered.device.number == number
@@ -129,13 +133,17 @@ def test_each_gpus_scores_are_computed_with_there(postprocessing: Any) -> None:
     [
         ({}, []),
         ({"FORCE_CPU_ONLY_INPUT_TENSORS": {"string_value": "yes"}}, []),
-        ({"FORCE_CPU_ONLY_INPUT_TENSORS": {"string_value": "no"}}, list(range(GPUS))),
+        (
+            {"FORCE_CPU_ONLY_INPUT_TENSORS": {"string_value": "no"}},
+            [(gpu, (rows, 1000)) for gpu in range(GPUS) for rows in (1, 2)],
+        ),
     ],
 )
 def test_kernels_are_compiled_at_the_start(
-    postprocessing: Any, parameters: dict[str, Any], compiled: list[int]
+    postprocessing: Any, parameters: dict[str, Any], compiled: list[Any]
 ) -> None:
-    args = {**WHERE, "model_config": json.dumps({"parameters": READ | parameters})}
+    """Those of the model's own classes: of one row cupy makes fewer dimensions."""
+    args = {**WHERE, "model_config": read_config(READ | parameters)}
     postprocessing.TritonPythonModel().initialize(args)
     assert sys.modules["cupy"].compiled == compiled
 
@@ -151,7 +159,7 @@ def test_an_image_without_cupy_computes_on_the_cpu_and_says_so(
     monkeypatch.setitem(sys.modules, "cupy", None)  # as where it cannot be imported
     parameters = READ | {"FORCE_CPU_ONLY_INPUT_TENSORS": {"string_value": "no"}}
     model = postprocessing.TritonPythonModel()
-    model.initialize({**WHERE, "model_config": json.dumps({"parameters": parameters})})
+    model.initialize({**WHERE, "model_config": read_config(parameters)})
     for scores in np.random.default_rng(0).normal(0, 10, (3, 2, 1000)).astype(np.float32):
         answered = model.probabilities({"INPUT_0": Given(scores, 1)})
         assert np.array_equal(answered, softmax(scores))

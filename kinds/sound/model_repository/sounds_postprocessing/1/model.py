@@ -18,7 +18,7 @@ class TritonPythonModel:
         self.read = READINGS[parameter(args, "answers")]
         self.network = find_silent_network(version_folder(args))
         if stays_on_gpu(args):
-            compile_for_gpus(self.read)
+            compile_for_gpus(self.read, args)
 
     def execute(self, requests):
         return [answer(self.probabilities, request) for request in requests]
