@@ -165,14 +165,15 @@ class Reports:
         report = {
             "model": model, "version": version, "ids": [each for each in ids if each],
             "requests": len(ids), "rows": rows, "failed": failed, "traces": followed,
-            "network": network, "began": began, "ended": time.monotonic_ns(), "lost": self._lost,
+            "network": network, "began": began, "ended": time.monotonic_ns(),
             **remarks, **counts,
         }  # fmt: skip
-        line = json.dumps(report).encode() + b"\n"
         with self._sending:
+            line = json.dumps(report | {"lost": self._lost}).encode() + b"\n"
             if not self._ways[0].add(line, bool(report["ids"] or report["traces"])):
                 self._lost += 1
                 return
+            self._lost = 0
             for number in {process_of(each) for each in ids} - {0}:
                 path = sockets.of_process(self._path or "", number)
                 self._ways.setdefault(number, Way(path)).add(line, is_waited_for=True)

@@ -271,7 +271,7 @@ class Observed:
         if report.failed:
             self.failed.add(*step, amount=report.failed)
         if report.lost:
-            self.lost.set(report.lost, report.model)
+            self.lost.add(report.model, amount=report.lost)
         if report.hits or report.misses:
             self.hits.add(*step, amount=report.hits)
             self.misses.add(*step, amount=report.misses)

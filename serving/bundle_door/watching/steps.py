@@ -32,7 +32,7 @@ class Report(msgspec.Struct):
     began: int  # of the monotonic clock, which all processes share, in ns
     ended: int
     ids: list[str] = []
-    lost: int = 0
+    lost: int = 0  # since the one before
     # The identity of the network that answered, if it was one.
     network: str = ""
     # The traceparent of each request whose trace is wanted.

@@ -42,7 +42,7 @@ from bundle_door.wire.http1 import Body, Incoming
 from bundle_serving import own_requests, step_reports
 from bundle_serving.process.exposure import Exposure
 from bundle_serving.protocol import local_http
-from bundle_serving.step_reports import Reports
+from bundle_serving.step_reports import Reports, Way
 
 STEP = Report(model="m", version="1", requests=1, rows=2, failed=0, began=0, ended=2_000_000)
 
@@ -191,6 +191,21 @@ async def _reported(socket: Path) -> None:
     assert other.model == "n" and not other.answers
     assert (report.requests, report.rows, report.failed, report.answers) == (2, 2, 1, [(7, 0.5)])
     assert observed.confidence.sums[("m", "1")] == 0.5
+
+
+def test_what_each_process_has_lost_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    observed, has_room = Observed(), iter((False, False, True, True) * 2)
+
+    def add(_: Way, line: bytes, is_waited_for: bool) -> bool:
+        if is_added := next(has_room):
+            observed.report(msgspec.json.decode(line, type=Report))
+        return is_added
+
+    monkeypatch.setattr(Way, "add", add)
+    for reports in Reports("somewhere"), Reports("somewhere"):
+        for _ in range(4):
+            reports.report_execution("m", "1", [], 0, 0, 1)
+    assert observed.lost.values == {("m",): 4}
 
 
 def test_the_first_report_is_read_in_time(tmp_path: Path) -> None:
