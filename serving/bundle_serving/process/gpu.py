@@ -43,6 +43,10 @@ LASTING = (
     "unable to enqueue for inference",
     "unable to execute graph for inference",
 )
+# A driver that has not been used for a while starts each GPU first, for seconds.
+START_S = 60
+# Of one that is in use.
+ANSWER_S = 2
 # CUDA's, and with it PyTorch's ("CUDA out of memory"); cupy begins a sentence with it.
 EXHAUSTED = "out of memory"
 # The Python backend's, of a model's own process, which is started anew with the model.
@@ -59,13 +63,13 @@ def is_exhausted(told: str) -> bool:
 
 
 def is_there() -> bool:
-    told = _ask()
+    told = _ask(START_S)
     return told is not None and "GPU 0: " in told
 
 
 def why_lost() -> str | None:
     """Runs inside the container; None also if there is no GPU to lose."""
-    if (told := _ask()) is None:
+    if (told := _ask(ANSWER_S)) is None:
         return None
     if NVML_LOST in told:
         return LOST
@@ -74,10 +78,11 @@ def why_lost() -> str | None:
     return None
 
 
-def _ask() -> str | None:
+def _ask(limit: float) -> str | None:
     """What nvidia-smi says; None if there is none."""
+    command = ["nvidia-smi", "-L"]
     try:
-        asked = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=2)
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=limit)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return asked.stdout + asked.stderr

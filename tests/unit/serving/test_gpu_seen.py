@@ -1,5 +1,6 @@
 """What NVIDIA's programs say of a GPU: that a server has lost it, and what it does."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,16 @@ def test_what_its_program_says(
     assert (why in lost) if lost and why else lost == why
     program.unlink()
     assert not gpu.is_there() and gpu.why_lost() is None
+
+
+def test_a_driver_may_take_seconds_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\nsleep 3\necho 'GPU 0: NVIDIA L4 (UUID: GPU-7a3c)'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert gpu.is_there()
 
 
 # As Triton's metrics.cc names and describes them, and prometheus-cpp writes them.
