@@ -19,7 +19,7 @@ import docker
 from scripts import bootstrap
 from scripts.artefacts.manifest import read_pins
 from scripts.artefacts.step import Step
-from scripts.base import files, interrupts
+from scripts.base import console, files, interrupts
 from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import ROOT
 from scripts.server import up
@@ -232,7 +232,7 @@ def test_a_full_disk_is_told_where_an_image_is_built(monkeypatch: pytest.MonkeyP
     built = subprocess.CompletedProcess([], 17, "", said)
     compose = Mock(project="birds", run=lambda *_, **__: built)
     for terminal, remedy in ((False, "make room"), (True, "try again")):
-        monkeypatch.setattr(images.console, "out", Mock(is_terminal=terminal, width=80))
+        monkeypatch.setattr(console, "out", Mock(is_terminal=terminal, width=80))
         made = images.Images(Settings(DEFAULTS), compose, "")
         with pytest.raises(UserError, match="the image of server cannot be built") as refused:
             made.build("server")
