@@ -68,7 +68,7 @@ def choose_gpus(seen: Sequence[Gpu], wanted: str, setting: str = "GPUS") -> list
     kinds = list(dict.fromkeys(gpu.kind for gpu in gpus))
     if len(kinds) > 1:
         alike = [[gpu.index for gpu in gpus if gpu.kind == kind] for kind in kinds]
-        choices = " or ".join(f"GPUS={','.join(each)}" for each in alike)
+        choices = " or ".join(f"{setting}={','.join(each)}" for each in alike)
         raise UserError(
             f"the GPUs differ, and a plan fits one kind only: {_list_names(gpus)}",
             f"choose the ones to serve on: {choices}",

@@ -184,6 +184,9 @@ def test_gpus_are_chosen_and_must_be_alike() -> None:
     with pytest.raises(UserError) as refused:
         choose_gpus([RTX, A100, twin], "all")
     assert "GPUS=0,2 or GPUS=1" in refused.value.remedy
+    with pytest.raises(UserError) as refused:  # with Compose alone, which does not read GPUS
+        choose_gpus([RTX, A100], "all", "CUDA_VISIBLE_DEVICES")
+    assert "CUDA_VISIBLE_DEVICES=0 or CUDA_VISIBLE_DEVICES=1" in refused.value.remedy
     with pytest.raises(UserError, match="names a GPU that this machine does not have: 3"):
         choose_gpus([RTX, twin], "0,3")
     # As CUDA reads them, and Kubernetes may write them.
