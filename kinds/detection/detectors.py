@@ -1,6 +1,7 @@
 """torchvision's detectors: architecture, weights, and what they find by themselves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,12 +17,20 @@ from bundle_serving.pictures import Transform
 from bundle_serving.protocol import golden
 from scripts.artefacts.manifest import OfTorchvision
 from scripts.artefacts.onnx_file import BATCH, save
-from scripts.steps.networks import Network, load_fine_tuned, make_module, set_to_pictures
+from scripts.steps.networks import (
+    Network,
+    load_fine_tuned,
+    make_module,
+    read_state,
+    set_to_pictures,
+)
 from scripts.steps.vision import torchvision
 
 BACKGROUND = "__background__"
 # A tensor of the state whose first dimension is a score for each class and anchor of a place.
 SCORES = "head.classification_head.module_list.0.1.bias"
+# One whose first dimension is this, if the backbone's last layers are not halved.
+TAIL, WHOLE_TAIL = "backbone.features.1.0.3.0.weight", 160
 
 # Untrained, a network says the same of everything. So that something is found at all, its layers
 # are set to pictures, its scores are this much louder, and the background's is higher by so much.
@@ -74,9 +83,10 @@ class Whole:
 
 def build(spec: OfTorchvision, boxes: Mapping[str, float]) -> Whole:
     entry = torchvision.models.get_model_weights(spec.arch).DEFAULT
-    module, classes, origin = load_fine_tuned(
-        spec, entry, partial(_count_classes, spec.arch), _settle
-    )
+    with _with_its_tail(spec):
+        module, classes, origin = load_fine_tuned(
+            spec, entry, partial(_count_classes, spec.arch), _settle
+        )
     labels = list(entry.meta["categories"])
     if spec.is_file:
         names = spec.names(classes - 1, labels[1:], 1, " besides the background")
@@ -92,6 +102,20 @@ def build(spec: OfTorchvision, boxes: Mapping[str, float]) -> Whole:
         weights=origin,
     )
     return Whole(module.eval(), network)
+
+
+@contextmanager
+def _with_its_tail(spec: OfTorchvision) -> Iterator[None]:
+    """torchvision halves the last layers of a backbone that is given no weights, and no argument
+    says otherwise: whoever fine-tunes a backbone that was trained has them whole."""
+    whole = spec.is_file and len(read_state(Path(spec.weights)).get(TAIL, ())) == WHOLE_TAIL
+    ssdlite = torchvision.models.detection.ssdlite
+    make = ssdlite.mobilenet_v3_large
+    ssdlite.mobilenet_v3_large = lambda **said: make(**said | {"reduced_tail": not whole})
+    try:
+        yield
+    finally:
+        ssdlite.mobilenet_v3_large = make
 
 
 def to_onnx(model: nn.Module, side: int, path: Path) -> None:

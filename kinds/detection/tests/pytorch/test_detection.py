@@ -9,7 +9,7 @@ import torch
 
 from bundle_serving.pictures import Transform, to_pixels_and_size
 from kinds.detection import detectors
-from kinds.detection.detectors import Whole
+from kinds.detection.detectors import Rows, Whole
 from kinds.detection.export import Detector
 from kinds.detection.recipe import Detection as Recipe
 from kinds.detection.serving.detection import BOX, Detection, Rules
@@ -19,6 +19,7 @@ from scripts.base.errors import UserError
 from scripts.recipes import configs
 from scripts.recipes.schema import load
 from scripts.steps.networks import Pixels, make_module
+from scripts.steps.vision import torchvision
 from tests.pipelines import of_mixed_sizes
 from tests.project import ROOT
 
@@ -83,6 +84,23 @@ def test_labels_may_be_of_any_script(whole: Whole) -> None:
     network = replace(whole.network, labels=["__background__", *["straße 猫"] * 90])
     found = replace(whole, network=network).find(mug())
     assert {*found["LABELS"][0]} == {"straße 猫".encode()}
+
+
+def test_a_detector_of_a_trained_backbone_answers_as_torchvisions(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made as the README says: its last layers are not halved."""
+    models, boxes = torchvision.models, recipe.boxes.model_dump()
+    trained = models.mobilenet_v3_large().state_dict()
+    monkeypatch.setattr(
+        models.MobileNet_V3_Large_Weights, "get_state_dict", lambda *_, **__: trained
+    )
+    theirs = models.detection.ssdlite320_mobilenet_v3_large(num_classes=4).eval()
+    torch.save(theirs.state_dict(), weights := tmp_path / "street.pth")
+    ours = detectors.build(Detector(SSDLITE, str(weights), boxes=boxes), boxes)
+    noise = torch.randn(2, 3, 320, 320)
+    with torch.inference_mode():
+        assert torch.equal(ours.network.module(noise), Rows(theirs)(noise))
 
 
 def test_weights_of_the_users_own(recipe: Recipe, tmp_path: Path) -> None:
