@@ -90,6 +90,11 @@ class OfTorchvision:
         """Of a file's classes; `first`: the number of the first of them."""
         named = lines_of(self.labels)
         if not named and classes == len(published):
+            weights = Path(self.weights)
+            tell(
+                f"  no labels: the {classes} classes of {weights.name} are called as torchvision's;"
+                f" {weights.with_suffix('.txt').name} beside it names others"
+            )
             return published
         if named:
             require_labels(named, classes, self.labels, Path(self.weights).name, besides)

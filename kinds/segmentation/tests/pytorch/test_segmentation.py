@@ -54,6 +54,16 @@ def test_tensorrt_makes_uint8_of_floats(whole: Whole, tmp_path: Path) -> None:
     assert kinds == [onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8]
 
 
+def test_classes_that_are_called_as_torchvisions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where nothing else is said, and there are as many."""
+    torch.save(make_module(LRASPP, 21).state_dict(), tmp_path / "street.pth")
+    found = segmenters.build(Segmenter(LRASPP, str(tmp_path / "street.pth"))).network
+    assert found.labels[:2] == ["__background__", "aeroplane"]
+    assert "street.txt beside it names others" in capsys.readouterr().out
+
+
 def test_weights_of_the_users_own(tmp_path: Path) -> None:
     """As many classes as the file has, called what stands beside it."""
     weights, labels = tmp_path / "street.pth", tmp_path / "street.txt"
