@@ -80,6 +80,11 @@ def _of_hub(source: str) -> Classifier:
             f"give a folder with one (SENTIMENT=folder), or SENTIMENT={MINILM}, which needs no hub",
         ) from None
     require_whole(source, network, found)
+    if not getattr(tokenizer, "is_fast", False):
+        raise UserError(
+            f"the tokenizer of {source} ({type(tokenizer).__name__}) is a program in Python",
+            "give a classifier whose tokenizer has a tokenizer.json: SENTIMENT=",
+        )
     if network.config.problem_type == "multi_label_classification":
         raise UserError(
             f"the labels of {source} do not exclude each other (problem_type in its config.json)",

@@ -44,6 +44,14 @@ def test_a_tokenizer_of_another_network(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_a_tokenizer_that_is_a_program(tmp_path: Path) -> None:
+    config = transformers.CanineConfig(**SMALL, num_hash_buckets=8)
+    transformers.CanineForSequenceClassification(config).save_pretrained(tmp_path)
+    transformers.CanineTokenizer().save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"\(CanineTokenizer\) is a program in Python"):
+        classifiers.build(str(tmp_path))
+
+
 def save_gpt(folder: Path) -> transformers.GPT2ForSequenceClassification:
     """Of a tokenizer that fills up with its last word, of which the network's file says nothing."""
     words = Tokenizer(models.WordLevel({"a": 0, "b": 1, "?": 2, "end": 3}, unk_token="?"))
