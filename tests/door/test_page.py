@@ -1186,6 +1186,23 @@ ROWS = f"""
     }}"""
 
 
+def test_a_comma_that_may_be_between_thousands_is_refused(
+    tab: Tab, page: Behind, tmp_path: Path
+) -> None:
+    """Unless another cell shows what commas are there."""
+    open_as(tab, page, "flowers", "rows", ROWS)
+    (rows := tmp_path / "rows.csv").write_text("34\t52,500\n")
+    tab.drop(rows)
+    tab.until("document.querySelector('.answer .error')")
+    cause = "Line 1: “52,500” may be 52500 or 52.5.\nWrite it without the comma, or with a point."
+    assert tab.text(".answer .error") == cause
+    rows.write_text("1,5;52,500\n")
+    tab.drop(rows)
+    tab.until("document.querySelector('.copies button')?.innerText")
+    tab.run("document.querySelector('.copies button').click()")
+    assert '"data":[1.5,52.5]' in tab.text(".copies pre")
+
+
 def test_many_rows_are_sent_in_parts(tab: Tab, page: Behind, tmp_path: Path) -> None:
     open_as(tab, page, "flowers", "rows", ROWS)
     (rows := tmp_path / "rows.csv").write_text("1,2\n" * 3000)

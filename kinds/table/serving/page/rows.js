@@ -17,6 +17,7 @@ CARDS.rows = {
 const MISSING = ["", "na", "nan", "null", "none"];
 // As spreadsheets write them: unless a comma is between cells, it may be the decimal point.
 const BETWEEN = ["\t", ";", ","];
+const DECIMAL = /^[+-]?\d*,\d+$/, EITHER = /^[+-]?[1-9]\d{0,2},\d{3}$/; // in 52,500 it may also be between thousands
 
 async function ask(pipeline, { text, signal }) {
   const { input: [input], output: [output], parameters, max_batch_size: most } = await json(`v2/models/${pipeline.model}/config`);
@@ -50,10 +51,14 @@ function numbers(text, columns, width) {
     if (columns.length) [places, most] = [columns.map(name => placeOf(name, header, columns)), header.length];
   }
   if (!lines.length) throw new Refusal("There are no rows", "Give one row per line.");
+  const isDecimal = lines.some(({ cells }) => cells.some(each => DECIMAL.test(each) && !EITHER.test(each)));
   return lines.map(({ at, cells }) => {
     if (cells.length !== most) throw new Refusal(`Line ${at}: ${cells.length} cells`, `Give ${most} in each line.`);
     return places.map(place => cells[place]).map(each => {
       if (!isNumber(each, between)) throw new Refusal(`Line ${at}: “${each}” is not a number`, "Give numbers alone.");
+      if (between !== "," && EITHER.test(each) && !isDecimal) {
+        throw new Refusal(`Line ${at}: “${each}” may be ${each.replace(",", "")} or ${Number(each.replace(",", "."))}`, "Write it without the comma, or with a point.");
+      }
       return numberOf(each, between);
     });
   });
