@@ -21,7 +21,6 @@ from scripts.artefacts.manifest import (
     of_labels,
     read_pins,
     require_labels,
-    tell_repeated,
     write_manifest,
 )
 from scripts.artefacts.progress import step, tell
@@ -67,8 +66,6 @@ def export(spec: Table, out: Path) -> None:
 
         original = originals.load(spec.source)
     classes = labels_for(lines_of(spec.labels), original.classes, spec)
-    if spec.labels:
-        tell_repeated(classes)
     with step("converting it to ONNX"):
         remedy = "serve a model of numbers alone, without parts of your own"
         with reword_faults(f"{name} cannot be converted to ONNX", remedy):
@@ -144,6 +141,10 @@ def _require_equal(expected: Any, found: Any, otherwise: str) -> Agreement:
 def labels_for(given: list[str], classes: Any, spec: Table) -> list[str]:
     if given:
         require_labels(given, len(classes), spec.labels, spec.source.name)
+    if twice := [each for each in given if given.count(each) > 1]:
+        raise UserError(
+            f"{spec.labels} has {twice[0]} for more than one class", "give each its own name"
+        )
     if given != list(classes) and sorted(given) == sorted(classes):
         raise UserError(
             f"{spec.labels} has the classes of {spec.source.name} in another order",

@@ -189,13 +189,15 @@ def test_values_are_compared_by_their_size() -> None:
     assert not compare(values, values * np.nan, TABLE).within(Bound(0.001))
 
 
-def test_labels_in_another_order_than_the_models_own_are_refused() -> None:
+def test_labels_that_would_be_of_other_classes_are_refused() -> None:
     spec = export.Table(Path("m.skops"), Path("labels.txt"))
     own = ["lily", "rose"]
     for given, expected in (([], own), (own, own), (["Lilie", "Rose"], ["Lilie", "Rose"])):
         assert export.labels_for(given, own, spec) == expected
     with pytest.raises(UserError, match=r"labels\.txt has the classes .* in another order"):
         export.labels_for(["rose", "lily"], own, spec)
+    with pytest.raises(UserError, match=r"labels\.txt has rose for more than one class"):
+        export.labels_for(["rose", "rose"], own, spec)
 
 
 def recipe(**more: Any) -> Table:
