@@ -1193,7 +1193,7 @@ def test_a_comma_that_may_be_between_thousands_is_refused(
     open_as(tab, page, "flowers", "rows", ROWS)
     (rows := tmp_path / "rows.csv").write_text("34\t52,500\n")
     tab.drop(rows)
-    tab.until("document.querySelector('.answer .error')")
+    tab.until("document.querySelector('.answer .error')?.innerText")
     cause = "Line 1: “52,500” may be 52500 or 52.5.\nWrite it without the comma, or with a point."
     assert tab.text(".answer .error") == cause
     rows.write_text("1,5;52,500\n")
