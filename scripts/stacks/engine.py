@@ -28,7 +28,6 @@ def why_not_docker() -> str | None:
     try:
         engine = docker.from_env(timeout=10)
         engine.ping()
-        options = " ".join(engine.info().get("SecurityOptions") or [])
     except (InvalidConfigFile, AttributeError, TypeError):
         config = cast(str, find_config_file())
         return f"{config} is none of Docker's (mend it, or remove it and log in again)"
@@ -38,17 +37,26 @@ def why_not_docker() -> str | None:
         if host := os.environ.get("DOCKER_HOST"):
             return f"no Docker engine answers at {host} (start it, or check DOCKER_HOST)"
         return "no Docker engine answers (start it: sudo systemctl start docker)"
-    if re.search(r"\bname=(rootless|userns)\b", options):
-        return (
-            "Docker gives containers other users here, who cannot own build/ "
-            "(no rootless Docker or userns-remap: docs/limits.md)"
-        )
     version = compose_version()
     if version is None:
         return f"Docker has no Compose plugin (see {INSTALL})"
     if version < OLDEST_COMPOSE:
         found, oldest = (".".join(map(str, v)) for v in (version, OLDEST_COMPOSE))
         return f"Docker Compose {found} is older than {oldest} (install a newer plugin)"
+    return None
+
+
+def why_not_served() -> str | None:
+    """The same of a server: what its containers make is to be the user's."""
+    if obstacle := why_not_docker():
+        return obstacle
+    with suppress(DockerException, OSError):  # a proxy before the engine may not let it be asked
+        options = " ".join(docker.from_env(timeout=10).info().get("SecurityOptions") or [])
+        if re.search(r"\bname=(rootless|userns)\b", options):
+            return (
+                "Docker gives containers other users here, who cannot own build/ "
+                "(no rootless Docker or userns-remap: docs/limits.md)"
+            )
     return None
 
 

@@ -20,9 +20,9 @@ def choose(settings: Settings) -> tuple[str, str]:
     if wanted == "local":
         return "local", "as FLAVOUR says"
     # The code that talks to Docker takes a third of a second to import, so only when needed.
-    from scripts.stacks.engine import why_not_docker
+    from scripts.stacks.engine import why_not_served
 
-    obstacle = why_not_docker()
+    obstacle = why_not_served()
     if wanted:
         if obstacle:
             raise UserError(

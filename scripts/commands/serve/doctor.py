@@ -64,7 +64,7 @@ def make_row(finding: Finding) -> tuple[Text, str, str]:
 def examine(settings: Settings) -> Iterator[Finding]:
     yield _system()
     yield Finding("python", OK, f"Python {platform.python_version()} in {VENV.name}")
-    obstacle = engine.why_not_docker()
+    obstacle = engine.why_not_served()
     is_local = bool(obstacle) or settings.flavour == "local"
     yield from _docker(obstacle, settings)
     yield from disks(ROOT, ROOT / "build", PROJECT_GB, VENV.exists(), archive.HERE.exists())

@@ -9,8 +9,10 @@ import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
+from docker.errors import DockerException
 
 import docker
 from bundle_door.access import certificate
@@ -142,14 +144,18 @@ def test_a_damaged_file_of_docker(
 
 @pytest.mark.parametrize("named", ["name=rootless", "name=userns"])
 def test_a_docker_whose_users_are_others(monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+    """It builds images, and removes what an earlier release started there."""
     info = {"SecurityOptions": ["name=seccomp,profile=default", named]}
     answers = SimpleNamespace(ping=lambda: True, info=lambda: info)
     monkeypatch.setattr(shutil, "which", lambda name: name)
     monkeypatch.setattr(docker, "from_env", lambda **_: answers)
     monkeypatch.setattr(engine, "compose_version", lambda: engine.OLDEST_COMPOSE)
-    assert "who cannot own build/" in str(engine.why_not_docker())
-    info["SecurityOptions"].pop()
     assert engine.why_not_docker() is None
+    assert "who cannot own build/" in str(engine.why_not_served())
+    info["SecurityOptions"].pop()
+    assert engine.why_not_served() is None
+    monkeypatch.setattr(answers, "info", Mock(side_effect=DockerException("403 Forbidden")))
+    assert engine.why_not_served() is None
 
 
 @pytest.mark.parametrize("name", ["my project", "it's", "a$b", "über"])
