@@ -59,8 +59,7 @@ def require_new(pipeline: Pipeline) -> None:
 def keep_folder(name: str) -> Iterator[Path]:
     """For what is made of its network: networks/NAME, which is gone again if what follows fails.
     One that is there already is the user's, unless a killed run has left it."""
-    folder = folders.own().networks / name
-    begun = folder.with_name(f".{name}.begun")
+    folder, begun = folders.own().networks / name, _begun(name)
     if begun.exists():
         _remove_networks(name)
     if folder.exists():
@@ -76,10 +75,16 @@ def keep_folder(name: str) -> Iterator[Path]:
         begun.unlink(missing_ok=True)
 
 
+def _begun(name: str) -> Path:
+    return folders.own().networks / f".{name}.begun"
+
+
 def _remove_networks(name: str) -> None:
+    """With the mark: what the user puts there next would be taken for what a killed run left."""
     folder = folders.own().networks / name
     if not (folder / YOURS).exists():
         shutil.rmtree(folder, ignore_errors=True)
+    _begun(name).unlink(missing_ok=True)
 
 
 @contextmanager
