@@ -7,7 +7,7 @@ both, if nobody goes back to it: KEEP_VERSIONS.
 
 import json
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from scripts.base import console, files
@@ -53,15 +53,16 @@ class Shared:
             there.mirror(version.folder, self._name_there(str(version.number)), known=there.prefix)
 
     def push_live(self, *others: str) -> None:
-        """Uploads its models, and these others, to where the server reads them on its next load.
-        What another machine has made live of the rest is perhaps not here."""
-        self._push({self._pipeline.ensemble, *self._pipeline.recipe.members, *others})
+        """Uploads its models, and these others."""
+        self.push(self._pipeline.ensemble, *self._pipeline.recipe.members, *others)
 
     def push_all(self) -> None:
         """Leaves nothing else there."""
-        self._push(())
+        self.push()
 
-    def _push(self, models: Collection[str]) -> None:
+    def push(self, *models: str) -> None:
+        """Uploads these, or all, to where the server reads them on its next load. What another
+        machine has made live of the rest is perhaps not here."""
         if self._remote:
             known = self._remote.archive.prefix
             self._remote.mirror(live.REPOSITORY, known=known, only=models)

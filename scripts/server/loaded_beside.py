@@ -73,7 +73,7 @@ def load_again(server: State) -> None:
                 load(server, asked[model], changed=False)
             else:
                 lay_out_own(model, server)
-                Shared(server.settings_at_start, pipelines.main()).push_live(model)
+                Shared(server.settings_at_start, pipelines.main()).push(model)
                 Control(server.grpc, LOAD_TIMEOUT_S).load(model)
         except UserError as fault:
             console.note(f"{model} could not be loaded again: {fault.cause}; {fault.remedy}")

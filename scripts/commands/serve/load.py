@@ -23,7 +23,7 @@ def main() -> None:
         own = (named := arguments.load().triton_model) in loaded_beside.list_own()
         if own:
             loaded_beside.lay_out_own(named, server)
-            Shared(server.settings_at_start, pipelines.main()).push_live(named)
+            Shared(server.settings_at_start, pipelines.main()).push(named)
         elif elsewhere := place.find(server.settings_at_start):
             elsewhere.require_reachable()  # else Triton itself looks for it, and long
         name = models.find_triton_model(server)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -9,8 +10,8 @@ from bundle_serving.process import keeper_notes
 from bundle_serving.process.keeper_notes import BESIDE
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.recipes import pipelines
-from scripts.repository import archive, history, live, model_folders
+from scripts.recipes import folders, pipelines
+from scripts.repository import archive, history, live, model_folders, place
 from scripts.server import loaded_beside
 from scripts.settings.settings import DEFAULTS
 from scripts.stacks import admin_key
@@ -81,6 +82,19 @@ def test_what_is_damaged_of_one_keeps_no_other_away(
     assert remembered() == {OTHER.ensemble}
 
 
+def test_a_model_of_the_users_is_uploaded_alone(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another machine has rolled out since of the main pipeline is not here."""
+    monkeypatch.setattr(folders, "model_folders", lambda: {"mine": here})
+    monkeypatch.setattr(loaded_beside, "read_loaded", lambda: ["mine"])
+    monkeypatch.setattr(loaded_beside, "lay_out_own", Mock())
+    monkeypatch.setattr(loaded_beside, "Control", Mock())
+    monkeypatch.setattr(place, "open_folder", Mock(return_value=(there := Mock())))
+    loaded_beside.load_again(Mock())
+    assert there.mirror.call_args.kwargs["only"] == ("mine",)
+
+
 @pytest.mark.parametrize("content", [b"", b"\xff", b"5", b"null", b"{"])
 def test_a_note_that_cannot_be_read_is_none(tmp_path: Path, content: bytes) -> None:
     assert keeper_notes.read_loaded_beside(tmp_path) is None
@@ -100,15 +114,15 @@ def test_pipelines_of_the_users_stay_where_they_cannot_be_seen(here: Path) -> No
 
 def test_what_never_came_up_is_not_in_the_repository(here: Path) -> None:
     """Triton's index names every folder in it."""
-    place, its = here / "live", {ONE.ensemble, *ONE.recipe.members}
+    there, its = here / "live", {ONE.ensemble, *ONE.recipe.members}
     files.write(here / "own/model_repository/mine/config.pbtxt", "")
-    files.write(place / OTHER.ensemble / "config.pbtxt", "left by an earlier bundle")
-    model_folders.furnish(ONE, place)
-    assert {folder.name for folder in place.glob("*/")} == {*its, "mine"}
-    model_folders.furnish(OTHER, place)
-    assert not (place / ONE.ensemble).exists(), "it has no version there"
+    files.write(there / OTHER.ensemble / "config.pbtxt", "left by an earlier bundle")
+    model_folders.furnish(ONE, there)
+    assert {folder.name for folder in there.glob("*/")} == {*its, "mine"}
+    model_folders.furnish(OTHER, there)
+    assert not (there / ONE.ensemble).exists(), "it has no version there"
     others = {OTHER.ensemble, *OTHER.recipe.members}
     for member in OTHER.recipe.members:
-        (place / member / "1").mkdir()
-    model_folders.furnish(ONE, place)
-    assert {folder.name for folder in place.glob("*/")} == {*its, *others, "mine"}
+        (there / member / "1").mkdir()
+    model_folders.furnish(ONE, there)
+    assert {folder.name for folder in there.glob("*/")} == {*its, *others, "mine"}
