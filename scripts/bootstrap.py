@@ -231,7 +231,7 @@ def can_serve() -> bool:
 
 def name_indexes(settings: Mapping[str, str]) -> str:
     """pip's extra ones, with PyTorch's if that answers."""
-    return f"{settings.get('extra-index-url', '')} {torch_index()}".strip()
+    return " ".join([*settings.get("extra-index-url", "").split(), torch_index()]).strip()
 
 
 def torch_index() -> str:
