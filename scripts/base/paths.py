@@ -64,6 +64,7 @@ def expand(named: str) -> Path:
 
 
 def locate(path: Path) -> Path:
-    """Absolute; itself, if it is a link: what lies beside that, and its name, say more than where
+    """Absolute; a link to a file stays: what lies beside that, and its name, say more than where
     the file is kept."""
-    return path.parent.resolve() / path.name
+    is_folder = os.path.isdir(path)  # noqa: PTH112  # pathlib would raise where it may not look
+    return path.resolve() if is_folder else path.parent.resolve() / path.name
