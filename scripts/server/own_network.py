@@ -152,7 +152,7 @@ def import_version(pipeline: Pipeline, weights: str) -> str:
     """What a new version is made of: what WEIGHTS= names, or the ONNX file that it becomes. In a
     folder of its own, as the live version's is still asked for."""
     recipe, path = pipeline.recipe, expand(weights)
-    is_known = path.is_dir() or path.suffix in (*sources.TORCH, *sources.KERAS)
+    is_known = path.is_dir() or (path.is_file() and path.suffix in (*sources.TORCH, *sources.KERAS))
     if not (isinstance(recipe, Image) and recipe.source.endswith(WHOLE) and is_known):
         return weights
     source = sources.find_source(weights)

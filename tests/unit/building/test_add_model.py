@@ -18,6 +18,7 @@ from scripts.artefacts.manifest import Foreign, lines_of, tell_repeated
 from scripts.artefacts.step import Step
 from scripts.base import files
 from scripts.base.errors import UserError
+from scripts.base.paths import locate
 from scripts.recipes import folders, pipelines
 from scripts.recipes.image import Image
 from scripts.recipes.layout import CPU
@@ -181,8 +182,10 @@ def test_what_the_user_keeps_in_the_networks_folder_stays(
     assert mine.exists()
     with keep_folder("pets"), write_pipeline(pipeline, ""):
         pass
+    mark = mine.parent.with_name(".pets.begun")
+    files.write(mark, "")  # as a run that was killed while its server started
     own_pipelines.remove(pipeline)
-    assert mine.exists()
+    assert mine.exists() and not mark.exists()
     with pytest.raises(UserError, match="is there already"):
         own_network.recipe_of("pets", {"FROM": "timm/resnet18"})
 
@@ -390,6 +393,8 @@ def test_what_was_converted_and_has_changed_since_is_published_by_its_name(
     assert own_network.import_version(pipeline, str(source)) == str(converted[1])
     own_network.tell_changed(pipeline)
     assert len({*converted}) == 2 and "has changed" not in capsys.readouterr().out
+    missing = str(source.with_name("none.pt"))  # of which the version says that it is missing
+    assert own_network.import_version(pipeline, missing) == missing
 
 
 def test_a_link_to_a_network_is_what_it_is_called_and_lies_beside(
@@ -418,6 +423,9 @@ def test_a_link_to_a_network_is_what_it_is_called_and_lies_beside(
         assert lines_of(made.labels_file) == ["cat", "dog"]
         assert isinstance(spec, Foreign) and spec.network == snapshot / "pets.onnx"
         assert spec.data == (blobs / "weights",)
+    (link := tmp_path / "own" / "link").symlink_to(snapshot)
+    for folder in (link, snapshot / ".." / "snapshot"):  # whose programs are none of own/
+        assert locate(folder) == snapshot
 
 
 def test_yaml_that_is_code(network: Path, tmp_path: Path) -> None:
