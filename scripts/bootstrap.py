@@ -236,17 +236,8 @@ def name_indexes(settings: Mapping[str, str]) -> str:
 
 def torch_index() -> str:
     """PyTorch's index if that answers; otherwise pip uses its own index."""
-    import http.client
-    import ssl
-    import urllib.request  # slow to import, and seldom needed
-
     index = read_early("TORCH_INDEX") or CPU_TORCH
-    try:
-        trusted = ssl.create_default_context(cafile=find_trusted())
-        with urllib.request.urlopen(f"{index}/torch/", timeout=5, context=trusted):
-            return index
-    except (OSError, ValueError, http.client.HTTPException):
-        return ""
+    return index if wheels.does_answer(index, find_trusted()) else ""
 
 
 def _pip(words: list[str], variables: Mapping[str, str] | None = None) -> None:

@@ -100,6 +100,24 @@ def resolve_beside(pip: list[str], requirements: Path, names: list[str]) -> list
         stay -= not_enough
 
 
+def does_answer(index: str, trusted: str | None = None) -> bool:
+    """An index of PyTorch, also by asking for a password: urllib takes none in an address."""
+    import http.client
+    import ssl
+    import urllib.error
+    import urllib.request  # slow to import, and seldom needed
+
+    address = re.sub("//[^/]*@", "//", index)
+    try:
+        context = ssl.create_default_context(cafile=trusted)
+        urllib.request.urlopen(f"{address}/torch/", timeout=5, context=context).close()
+    except urllib.error.HTTPError as fault:
+        return fault.code == 401
+    except (OSError, ValueError, http.client.HTTPException):
+        return False
+    return True
+
+
 def main() -> int:
     requirements, words = Path(sys.argv[1]), sys.argv[2:]
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]

@@ -5,7 +5,9 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -156,6 +158,27 @@ def test_what_was_installed_by_half_is_installed_again(
 def test_an_index_that_is_none_is_done_without(index: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_INDEX", index)
     assert bootstrap.torch_index() == ""
+
+
+@pytest.mark.parametrize(("status", "is_taken"), [(200, True), (401, True), (404, False)])
+def test_an_index_may_ask_for_a_password(
+    status: int, is_taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which pip sends, that of its address."""
+
+    class Index(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert self.path == "/whl/torch/"
+            self.send_response(status)
+            self.end_headers()
+
+    server = HTTPServer(("127.0.0.1", 0), Index)
+    threading.Thread(target=server.handle_request, daemon=True).start()
+    index = f"http://me:secret@127.0.0.1:{server.server_port}/whl"
+    monkeypatch.setenv("TORCH_INDEX", index)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert bootstrap.torch_index() == (index if is_taken else "")
+    server.server_close()
 
 
 def test_a_layer_is_installed_again_where_what_it_brings_changes(
