@@ -17,7 +17,7 @@ from scripts import bootstrap
 from scripts.artefacts.drawn.drawings import many
 from scripts.base import files
 from scripts.settings import arguments, settings
-from scripts.stacks.engine import why_not_docker
+from scripts.stacks.engine import why_not_served
 from tests import again, touched
 from tests.pipelines import ask_by_command, find_served
 from tests.project import ASSETS, ROOT, Project, picture
@@ -206,7 +206,7 @@ def assets() -> Path:
 
 
 def require_docker() -> None:
-    if obstacle := why_not_docker():
+    if obstacle := why_not_served():
         pytest.skip(f"no containers here: {obstacle}")
 
 
