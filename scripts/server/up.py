@@ -135,7 +135,8 @@ def bring_up_beside(pipeline: Pipeline) -> State:
 
 def _serve_as_before(server: State, seed: Version, version: Version) -> None:
     """Else the server would have the new version alone with its next restart."""
-    loaded_beside.wait_for(server, version)
+    with suppress(UserError):  # the server may have ended with that load
+        loaded_beside.wait_for(server, version)
     settings = server.settings_at_start.fill_from(seed.settings)
     lay_out_alone(seed, settings, flavour.stack_of(server).engine)
     loaded_beside.load(server, seed.pipeline, changed=True)

@@ -81,11 +81,16 @@ def test_without_another_server_it_is_laid_out_as_before(
 def test_beside_the_main_one_too(
     live: list[int], monkeypatch: pytest.MonkeyPatch, fault: Any
 ) -> None:
-    """And only once nothing of the new version is loading, whose folders go."""
+    """And only once nothing of the new version is loading, whose folders go; or the server has
+    ended with it, whose keeper starts it again."""
     done = list[str]()
-    beside = MagicMock(
-        load=Mock(side_effect=[fault, None]), wait_for=lambda *_: done.append(f"waited at {live}")
-    )
+
+    def wait_for(*_: object) -> None:
+        done.append(f"waited at {live}")
+        if isinstance(fault, UserError):
+            raise UserError("the server does not answer", "")
+
+    beside = MagicMock(load=Mock(side_effect=[fault, None]), wait_for=wait_for)
     monkeypatch.setattr(up, "loaded_beside", beside)
     monkeypatch.setattr(up, "hash_layout", lambda _: "")
     monkeypatch.setattr(up, "settings_of", lambda *_: SETTINGS)
