@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from bundle_serving import own_steps
@@ -75,11 +76,10 @@ def tell_changed(pipeline: Pipeline) -> None:
     """Of what its network was converted from: it may have been trained again since."""
     folder = folders.own().networks / pipeline.name
     noted = files.read_json(folder / MADE_OF)
-    path = Path(noted.get("source", ""))
-    if not (noted and path.exists()):
-        return
-    digest = _digest(path)
-    if digest != noted["digest"] and not _of_version(folder, digest).exists():
+    path, digest = Path(noted.get("source", "")), noted.get("digest", "")
+    with suppress(OSError):  # it may be another user's, who alone may read it
+        digest = _digest(path) if noted and path.exists() else digest
+    if digest != noted.get("digest", "") and not _of_version(folder, digest).exists():
         call = describe_publish(pipeline, str(path))
         console.note(f"{path} has changed since; for a new version of it: {call}")
 

@@ -393,6 +393,8 @@ def test_what_was_converted_and_has_changed_since_is_published_by_its_name(
     assert own_network.import_version(pipeline, str(source)) == str(converted[1])
     own_network.tell_changed(pipeline)
     assert len({*converted}) == 2 and "has changed" not in capsys.readouterr().out
+    monkeypatch.setattr(own_network, "_digest", Mock(side_effect=PermissionError))
+    own_network.tell_changed(pipeline)  # another user's, who alone may read it
     missing = str(source.with_name("none.pt"))  # of which the version says that it is missing
     assert own_network.import_version(pipeline, missing) == missing
 
