@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # Where labelled pictures will tell how large they are to be.
 TRIED_FIRST = (224, 224)
+# Beside the labels that were found: the same, which the user does not edit.
+SAID = ".labels.txt"
 PICTURES = (
     'give keys of a recipe: PICTURES="fit: squash, channels: bgr", or a preprocessor_config.json'
 )
@@ -99,7 +101,8 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
         labels_for(known, 2 if classes == 1 else classes, labels, path.name)  # of one: yes, or no
     elif len(known) == classes:
         labels = _labels_as_found(name)
-        files.write(labels, "".join(f"{line}\n" for line in _as_lines(known)))
+        for file in (labels, labels.with_name(SAID)):
+            files.write(file, "".join(f"{line}\n" for line in _as_lines(known)))
     return {
         "source": beside_recipes(path),
         "labels": beside_recipes(labels) if labels else "",
@@ -141,8 +144,10 @@ def require_same_labels(name: str, recipe: Image, network: Path) -> None:
     kept = _labels_as_found(name)
     if recipe.labels_file is None or recipe.labels_file.resolve() != kept.resolve():
         return
+    before = kept.with_name(SAID)  # earlier releases wrote none
     served, said = lines_of(kept), _as_lines(find_said(network).labels)
-    if len(said) != len(served) or said == served:
+    known = lines_of(before) if before.exists() else served
+    if len(said) != len(served) or said in (served, known):
         return
     first = recipe.path_beside(recipe.source)
     if first != network and first.is_file() and _as_lines(find_said(first).labels) == said:

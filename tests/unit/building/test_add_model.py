@@ -334,6 +334,7 @@ def test_labels_of_another_file_are_compared_with_those_that_were_found(
     assert made.labels_file
     made.labels_file.write_text("black Cat\nDog\n")
     publish(other)  # as the first one, which the user has other words for
+    publish(network)  # trained again over the same file
     say("dog", "black cat")
     publish(network, live=files.sha256(network))
     with pytest.raises(UserError, match=r"a\.onnx calls class 0 dog, and .* calls it black Cat"):
