@@ -15,8 +15,9 @@ user=$(stat -c %u docker) group=$(stat -c %g docker)
 [ "$user" != 0 ] || user=$nobody group=$nobody
 
 # Of a clone made with umask 077: the other steps begin as a root that may read no other user's files. make sees to it.
+# What its Python keeps in __pycache__ while it does so is not needed.
 set -- docker extensions kinds model_repository requirements scripts serving
-hidden=$(find "$@" ! -type l ! -perm -004 -print -quit)
+hidden=$(find "$@" -name __pycache__ -prune -o ! -type l ! -perm -004 -print -quit)
 [ -z "$hidden" ] || {
     echo "error: containers cannot read $hidden, as its owner alone may; chmod -R go+rX $*" >&2
     exit 1

@@ -102,7 +102,8 @@ def test_the_server_can_enter_what_a_umask_hides(tmp_path: Path) -> None:
     secret = [tmp_path / "build" / name for name in ("key", "tls")]
     for folder in (*(tmp_path / name for name in MOUNTED), *secret):
         folder.mkdir(parents=True)
-    for folder in secret:
+    (compiled := tmp_path / "scripts" / "__pycache__").mkdir()  # by make, meanwhile
+    for folder in (*secret, compiled):
         folder.chmod(0o700)
     assert run_init(tmp_path, chown="", python3="", awk="").returncode == 0
     assert {folder.stat().st_mode & 0o777 for folder in secret} == {0o755}
