@@ -107,7 +107,7 @@ def build(spec: OfTorchvision, boxes: Mapping[str, float]) -> Whole:
 @contextmanager
 def _with_its_tail(spec: OfTorchvision) -> Iterator[None]:
     """torchvision halves the last layers of a backbone that is given no weights, and no argument
-    says otherwise: whoever fine-tunes a backbone that was trained has them whole."""
+    says otherwise: a backbone that was trained, and fine-tuned since, has them whole."""
     whole = spec.is_file and len(read_state(Path(spec.weights)).get(TAIL, ())) == WHOLE_TAIL
     ssdlite = torchvision.models.detection.ssdlite
     make = ssdlite.mobilenet_v3_large
