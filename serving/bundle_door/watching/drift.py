@@ -194,7 +194,7 @@ class Drift(Family):
     ) -> None:
         version = self.versions.get(step)
         if version is None or version.network != network:
-            if len(self.versions) == MOST_KEPT:
+            if version is None and len(self.versions) == MOST_KEPT:
                 del self.versions[min(self.versions, key=lambda each: self.versions[each].last)]
             version = self.versions[step] = Version(network, self.references.find(*step, network))
         version.add(number, bisect_left(self.bounds, probability), probability)
