@@ -317,7 +317,8 @@ class SwarmStack(Servers):
     def _leave_only(self, name: str) -> None:
         if remote := place.open_folder(self._settings):
             copies = remote.place_beside("swarm")
-            for other in {each.partition("/")[0] for each in copies.list()} - {name}:
+            own = {each.partition("/")[0] for each in copies.list(_own_id())}
+            for other in own - {name}:
                 copies.remove(f"{other}/")
         else:
             for folder in MODELS.iterdir():
@@ -496,8 +497,8 @@ def _owner() -> dict[str, str]:
 
 
 def _name(wanted: State) -> str:
-    """Of the copy of the models that its servers read."""
-    return wanted.fingerprint[:12]
+    """Of the copy of the models that its servers read, beside which another checkout's may lie."""
+    return f"{_own_id()}-{wanted.fingerprint[:12]}"
 
 
 def _update(service: dict[str, Any]) -> str | None:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -17,7 +18,7 @@ from extensions.swarm.stack_file import KEPT, LEFT_OUT, Given
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
-from scripts.repository import live
+from scripts.repository import live, place
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks.containers import DockerStack
 
@@ -209,3 +210,19 @@ def test_servers_that_run_keep_the_folder_that_they_read(
     files.write(tmp_path / "live" / "birds" / "1" / "model.py", "")  # the copy has half of it
     assert Path(swarm._place_copy("abc"), "birds", "1", "model.py").is_file()
     assert placed.stat().st_ino != mounted
+
+
+def test_copies_on_s3_of_another_checkout_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies, removed = Mock(), []
+    monkeypatch.setattr(place, "open_folder", lambda _: Mock(place_beside=lambda _: copies))
+    names = []
+    for checkout, versions in (("theirs", "12"), ("ours", "34")):
+        monkeypatch.setattr(stack, "OWN", tmp_path / checkout)
+        names += [stack._name(Mock(fingerprint=mark * 64)) for mark in versions]
+    there = [f"{name}/birds/config.pbtxt" for name in names]
+    copies.list = lambda prefix="": [each for each in there if each.startswith(prefix)]
+    copies.remove = removed.append
+    stack.SwarmStack(Settings(DEFAULTS))._leave_only(names[-1])
+    assert removed == [f"{names[-2]}/"]
