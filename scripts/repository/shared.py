@@ -35,6 +35,12 @@ class Shared:
             number = record.removeprefix(self._name_there()).removesuffix(f"/{archive.RECORD}")
             if number.isdecimal() and not self._is_here(number, there.read(record)):
                 there.fetch(self._name_there(number), archive.home(self._pipeline) / number)
+        self._pull_history()
+
+    def _pull_history(self) -> None:
+        if self._remote is None:
+            return
+        there = self._remote.archive
         content = there.read(self._name_there(history.NAME))
         if content and not history.has_more(self._pipeline, content):
             where, before = f"{self._name_there(history.NAME)} at {there.location}", None
@@ -68,7 +74,11 @@ class Shared:
             self._remote.mirror(live.REPOSITORY, known=known, only=models)
 
     def record(self, what: str, version: int, how: str, note: str = "") -> None:
-        history.add(self._pipeline, what, version, how, note)
+        """After what other machines have recorded meanwhile."""
+        try:
+            self._pull_history()
+        finally:  # where that place is away, here at least
+            history.add(self._pipeline, what, version, how, note)
         self.push_history()
 
     def push_history(self) -> None:

@@ -257,7 +257,8 @@ def _record(shared: Shared, version: Version, seed: Version | None, settings: Se
         shared.trim(settings.keep_versions, "up")
     else:  # what serves was perhaps made live elsewhere, or before the door read it
         history.show(version.pipeline)
-    shared.push_history()
+        shared.pull()
+        shared.push_history()
 
 
 def settings_of(pipeline: Pipeline, server: Mapping[str, str], seed: Version | None) -> Settings:

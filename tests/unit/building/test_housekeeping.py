@@ -90,6 +90,23 @@ def test_what_could_not_be_uploaded_stays_in_the_history(
     assert history.serving(history.read(first)) == 3
 
 
+def test_what_another_machine_has_recorded_meanwhile_stays(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As during `make eval`, or between a rollout's beginning and its end."""
+    first, stored = pipelines.main(), dict[str, bytes]()
+    there: Any = SimpleNamespace(read=stored.get, write=stored.__setitem__, location="S3")
+    monkeypatch.setattr(place, "open_folder", lambda _: SimpleNamespace(archive=there))
+    shared = Shared(Settings(DEFAULTS), first)
+    shared.record(history.SERVES, 1, "up")
+    before = history.path(first).read_bytes()
+    shared.record(history.SERVES, 2, "rollout")  # on another machine
+    history.path(first).write_bytes(before)
+    shared.record(history.EVALUATED, 1, "eval")
+    assert [event.what for event in history.read(first)] == ["serves", "serves", "evaluated"]
+    assert stored[history.NAME] == history.path(first).read_bytes()
+
+
 def test_an_earlier_version_that_is_published_again_stays(here: Path) -> None:
     for network in ("one", "two", "three", "four"):
         publish(network)
