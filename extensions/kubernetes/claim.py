@@ -14,11 +14,12 @@ from extensions.kubernetes import pods
 from extensions.kubernetes.applied import FOLDER
 from extensions.kubernetes.kubectl import Kubectl, Object
 from extensions.kubernetes.kustomization import SOURCE
+from extensions.kubernetes.preflight import CLAIM
 from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.repository import live
 
-FILLER = SOURCE / "components" / "volume" / "filler.yaml"
+VOLUME = SOURCE / "components" / "volume"
 NAME = "triton-bundle-filler"
 PUSH = "push it (make images PUSH=…), and check REGISTRY"
 # Moved when it is whole.
@@ -32,6 +33,8 @@ ls
 
 def put(kubectl: Kubectl, image: str, name: str, other: str, limit: float) -> None:
     """What is live, as this one; of all others only that stays."""
+    if not kubectl.get("persistentvolumeclaim", CLAIM):
+        kubectl.apply([yaml.safe_load((VOLUME / "claim.yaml").read_text())])
     inside = ("exec", "--stdin", NAME, "--", "sh", "-c")
     with _running(kubectl, image, limit, "copying what is live onto the claim", with_claim=True):
         there = kubectl.run(*inside, LEAVE, "sh", f"{name} {other}").split()
@@ -55,7 +58,7 @@ def require_image(kubectl: Kubectl, image: str, limit: float) -> None:
 def _running(
     kubectl: Kubectl, image: str, limit: float, what: str, with_claim: bool
 ) -> Iterator[None]:
-    filler: Object = yaml.safe_load(FILLER.read_text())
+    filler: Object = yaml.safe_load((VOLUME / "filler.yaml").read_text())
     spec = filler["spec"]
     spec["containers"][0]["image"] = image
     if not with_claim:

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import time
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -45,7 +45,6 @@ FOLDER = ROOT / "build" / "cluster"
 DEPLOYED = FOLDER / "objects.json"
 RELAY, RELAY_LOG = FOLDER / "relay.json", FOLDER / "relay.log"
 RELAY_S = 20
-KEPT = ("PersistentVolumeClaim",)
 
 
 class KubernetesStack(Servers):
@@ -195,7 +194,7 @@ class KubernetesStack(Servers):
                 f"kubectl cannot read {folder.relative_to(ROOT)}: {rendered.stderr.strip()}",
                 "kubectl 1.27 or later can",
             )
-        objects: list[Object] = list(yaml.safe_load_all(rendered.stdout))
+        objects = _leave_claim(yaml.safe_load_all(rendered.stdout))
         applied.mark(objects, wanted.fingerprint)
         if self._elsewhere is None:
             applied.mount(objects, kustomization.name_contents(live.REPOSITORY))
@@ -208,7 +207,6 @@ class KubernetesStack(Servers):
         if self._elsewhere is not None:
             self._require_image()
         elif (name := applied.read_mounted(objects)) != self._placed:
-            self._kubectl.apply([each for each in objects if each["kind"] in KEPT])
             image, other = applied.read_image(objects), applied.read_mounted(_read_deployed())
             claim.put(self._kubectl, image, name, other, self._settings.start_timeout)
             self._placed = name
@@ -317,8 +315,7 @@ class KubernetesStack(Servers):
     def stop(self) -> bool:
         """What is on the claim stays."""
         self._end_relay()
-        objects = [each for each in _read_deployed() if each["kind"] not in KEPT]
-        if objects:
+        if objects := _read_deployed():
             self._end_canary()
             given = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
             self._kubectl.run("delete", "--ignore-not-found", "--filename=-", given=given)
@@ -392,9 +389,14 @@ def _find_relay(words: list[str]) -> psutil.Process | None:
     return None
 
 
+def _leave_claim(objects: Iterable[Object]) -> list[Object]:
+    """It stays, with what is on it, and may be larger than ours."""
+    return [each for each in objects if each["kind"] != "PersistentVolumeClaim"]
+
+
 def _read_deployed() -> list[Object]:
-    found: list[Object] = json.loads(DEPLOYED.read_text()) if DEPLOYED.exists() else []
-    return found
+    # Bundles before noted the claim too.
+    return _leave_claim(json.loads(DEPLOYED.read_text())) if DEPLOYED.exists() else []
 
 
 def _require_deployed(known: State) -> list[Object]:

@@ -264,7 +264,7 @@ def make_volume(cluster: Cluster, folder: Path, namespace: str, claim: str) -> N
     folder.mkdir()
     folder.chmod(0o777)
     spec = {
-        "capacity": {"storage": "5Gi"},
+        "capacity": {"storage": "6Gi"},
         "accessModes": ["ReadWriteMany"],
         "hostPath": {"path": str(folder)},
         "claimRef": {"namespace": namespace, "name": claim},

@@ -209,6 +209,7 @@ def rolled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rolled]:
             rolled = Rolled(project, cluster)
             refused_by_quota(rolled)
             refused_half_way(rolled)
+            make_claim(rolled, folder / "larger")
             project.made("cluster-up", "REPLICAS=2", **OWN)
             yield rolled
             project.made("down")
@@ -247,6 +248,17 @@ def refused_half_way(rolled: Rolled) -> None:
     assert "removing what had been applied" in refused.stdout + refused.stderr
     wait_until(lambda: not rolled.list_applied(), "the pod that filled the claim to end")
     rolled.nodes.plane.kubectl("delete", "--filename=-", given=HALF_WAY)
+
+
+def make_claim(rolled: Rolled, folder: Path) -> None:
+    """A larger one than ours, in its place."""
+    rolled.kubectl("delete", "pvc", CLAIM)
+    rolled.kubectl("delete", "pv", "models")
+    nodes.make_volume(rolled.nodes.plane, folder, SPACE, CLAIM)
+    about = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": CLAIM}}
+    size = {"requests": {"storage": "6Gi"}}
+    about |= {"spec": {"accessModes": ["ReadWriteMany"], "resources": size}}
+    rolled.kubectl("apply", "--filename=-", given=json.dumps(about))
 
 
 def weak_user(plane: Cluster, folder: Path) -> Path:

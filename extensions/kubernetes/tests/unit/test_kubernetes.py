@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import jsonschema  # type: ignore[import-untyped]
 import kubernetes_validate
@@ -19,8 +20,11 @@ import yaml
 
 from bundle_client import __version__
 from bundle_door.access import key_file
-from extensions.kubernetes import applied, kustomization
+from extensions.kubernetes import applied, claim, kustomization
 from extensions.kubernetes.kustomization import BUILT_WITH, MARK, SOURCE, quantity
+from extensions.kubernetes.preflight import CLAIM
+from extensions.kubernetes.stack import KubernetesStack
+from extensions.kubernetes.tests.unit.test_pods import make_pod
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
@@ -430,6 +434,21 @@ def test_pods_reach_the_collector_of_traces(target: Path) -> None:
     assert container["resources"]["requests"]["cpu"] == "3"
     for each in objects:
         kubernetes_validate.validate(each, "{}.{}".format(*NEWEST[-1]), strict=True)
+
+
+def test_a_claim_is_made_once_and_stays_as_it_is(target: Path, tmp_path: Path) -> None:
+    """Its maker may have made it larger, and no claim becomes smaller."""
+    stack, wanted = KubernetesStack(Settings.load({}, tmp_path / ".env")), Mock(pipelines={})
+    wanted.fingerprint = "v1"
+    rendered = {each["kind"] for each in stack._render(wanted)}
+    assert "Deployment" in rendered and "PersistentVolumeClaim" not in rendered
+    kubectl, there = Mock(), {"pod": make_pod(ready=True)}
+    kubectl.run.return_value, kubectl.get = "v1", lambda kind, _: there.get(kind)
+    claim.put(kubectl, "image", "v1", "", 1)
+    (made,) = kubectl.apply.call_args.args[0]
+    there["persistentvolumeclaim"] = made
+    claim.put(kubectl, "image", "v1", "", 1)
+    assert kubectl.apply.call_count == 1 and made["metadata"]["name"] == CLAIM
 
 
 @dataclass

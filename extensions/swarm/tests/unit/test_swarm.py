@@ -215,7 +215,7 @@ def test_servers_that_run_keep_the_folder_that_they_read(
 def test_copies_on_s3_of_another_checkout_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copies, removed = Mock(), []
+    copies, removed = Mock(), list[str]()
     monkeypatch.setattr(place, "open_folder", lambda _: Mock(place_beside=lambda _: copies))
     names = []
     for checkout, versions in (("theirs", "12"), ("ours", "34")):
