@@ -1,5 +1,6 @@
 """The synchronous client."""
 
+import os
 import threading
 import time
 from collections import deque
@@ -36,7 +37,8 @@ Ask: TypeAlias = Callable[[Source], T]
 
 
 class Client:
-    """Asks over HTTP or gRPC; may be shared by threads, each of which gets its own connection."""
+    """Asks over HTTP or gRPC; may be shared by threads, and over HTTP by processes that are forked
+    off, each of which gets its own connection."""
 
     def __init__(
         self,
@@ -65,8 +67,8 @@ class Client:
 
     def close(self) -> None:
         """Close this thread's connection; those of other threads end with their threads."""
-        if connection := self._mine.__dict__.pop("connection", None):
-            connection.close()
+        if self._mine.__dict__.pop("process", None) == os.getpid():
+            self._mine.connection.close()
 
     def classify(self, source: Source, top: int = 5) -> Result:
         """The `top` likeliest labels for one picture; raises a `ClientError`."""
@@ -216,8 +218,11 @@ class Client:
                 jobs.put(None)
 
     def _connection(self) -> Connection:
-        if not hasattr(self._mine, "connection"):
+        """This thread's; a process that is forked off has its own, or one would read what another
+        has asked for."""
+        if self._mine.__dict__.get("process") != os.getpid():
             patiently(partial(knock, self.server), lambda: self._met)
             self._mine.connection = Connection(self.server, asynchronous=False)
+            self._mine.process = os.getpid()
         connection: Connection = self._mine.connection
         return connection

@@ -1,6 +1,7 @@
 """Both clients against a server that does as it is told."""
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from http.client import HTTPConnection
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from ssl import SSLEOFError
+from subprocess import run
 from typing import Any
 
 import pytest
@@ -316,6 +318,27 @@ def test_a_client_may_be_shared_by_threads(stand_in: StandIn) -> None:
         for thread in threads:
             thread.join()
     assert found == ["mug"] * 5
+
+
+FORKED = """
+import sys
+from multiprocessing import get_context
+from bundle_client import Client
+
+client = Client(sys.argv[1])
+
+def ask(number):
+    return client.classify(b"%d" % number).labels[0].label == str(number)
+
+assert ask(0)
+with get_context("fork").Pool(4) as pool:
+    print(all(pool.map(ask, range(200), chunksize=1)))
+"""
+
+
+def test_a_client_may_be_inherited_by_processes(stand_in: StandIn) -> None:
+    asked = run([sys.executable, "-c", FORKED, stand_in.url], capture_output=True, text=True)
+    assert asked.stdout == "True\n", asked.stderr
 
 
 @pytest.mark.parametrize("settings", [{"top": 0}, {"concurrency": 0}])
