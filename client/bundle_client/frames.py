@@ -1,6 +1,6 @@
 """Frames of a video over a gRPC stream, and their labels."""
 
-import random
+import secrets
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -54,7 +54,8 @@ class Sequence:
         self._begin()
 
     def _begin(self) -> None:
-        self._number = random.randrange(1, MOST_SEQUENCES)
+        # Not by random: a program may seed it, as another one does that watches another video.
+        self._number = 1 + secrets.randbelow(MOST_SEQUENCES - 1)
         self._begun = False
 
     def ask(self, picture: bytes) -> tuple[tuple[Label, ...], int]:

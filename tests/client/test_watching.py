@@ -1,5 +1,6 @@
-"""What is printed of a video."""
+"""How a video is watched."""
 
+import random
 from typing import Any
 
 import numpy as np
@@ -57,3 +58,11 @@ def test_a_stream_that_ended_between_two_frames_is_opened_again(
     sequence._stub.end()
     assert sequence.ask(b"two") == ((Label(1, "mug", 0.5),), 1)
     assert Stub.opened == 2
+
+
+def test_two_programs_with_one_seed_have_streams_of_their_own() -> None:
+    numbers = set()
+    for _ in range(2):
+        random.seed(42)
+        numbers.add(Sequence(server("localhost:1", "grpc", 1), "video", 5)._number)
+    assert len(numbers) == 2

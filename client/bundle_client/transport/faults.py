@@ -203,7 +203,7 @@ def no_answer(timeout: float) -> ServerFault:
     return ServerFault(f"no answer within {timeout:g} s", "allow more time, or " + SEE_LOGS)
 
 
-def pauses(rng: Callable[[float, float], float] = random.uniform) -> Iterator[float]:
+def pauses(rng: Callable[[float, float], float] = random.SystemRandom().uniform) -> Iterator[float]:
     for number in range(MOST_AGAIN):
         yield FIRST_S * 2**number * rng(0.5, 1.5)
 
