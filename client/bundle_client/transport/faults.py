@@ -31,6 +31,7 @@ SEE_MODELS = "see what is loaded (`make status`) or name another model"
 # After the first time; all waiting together takes 5 to 15 s.
 MOST_AGAIN = 4
 FIRST_S = 0.67
+UNSEEDED = random.SystemRandom()  # or programs with one seed would all ask again at once
 LONGEST_PAUSE_S = 30
 REFUSED = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT}
 
@@ -203,7 +204,7 @@ def no_answer(timeout: float) -> ServerFault:
     return ServerFault(f"no answer within {timeout:g} s", "allow more time, or " + SEE_LOGS)
 
 
-def pauses(rng: Callable[[float, float], float] = random.SystemRandom().uniform) -> Iterator[float]:
+def pauses(rng: Callable[[float, float], float] = UNSEEDED.uniform) -> Iterator[float]:
     for number in range(MOST_AGAIN):
         yield FIRST_S * 2**number * rng(0.5, 1.5)
 
