@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,7 +11,8 @@ import yaml
 from bundle_serving import NAME
 from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.base.paths import ROOT
+from scripts.base.paths import ROOT, expand, locate
+from scripts.intake.metadata import ABOUT
 from scripts.recipes import configs, folders, pipelines
 from scripts.recipes.layout import CPU, GPU
 from scripts.recipes.pipelines import Pipeline
@@ -21,6 +22,11 @@ from scripts.repository import archive, live
 
 # In networks/NAME, where the user had that folder before: it stays when the pipeline goes.
 YOURS = ".yours"
+# There, too: what the pipeline was made of, so that the same words mean it again; and what its
+# network was converted from, as it was then.
+GIVEN, MADE_OF = "given.json", "made_of.json"
+# Words that may name a file of the user's.
+NAMING = ("FROM", "ONNX", "WEIGHTS", "LABELS", "PICTURES")
 HEAD = "# Copied from {}, with what the recipe says. Yours to edit.\n"
 
 
@@ -56,15 +62,15 @@ def require_new(pipeline: Pipeline) -> None:
 
 
 @contextmanager
-def keep_folder(name: str) -> Iterator[Path]:
+def keep_folder(name: str, given: Mapping[str, str]) -> Iterator[Path]:
     """For what is made of its network: networks/NAME, which is gone again if what follows fails.
-    One that is there already is the user's, unless a killed run has left it."""
+    One that is there already is the user's, unless a killed run has left it, and nothing in it is
+    named."""
     folder, begun = folders.own().networks / name, _begun(name)
-    if begun.exists():
-        _remove_networks(name)
-    if folder.exists():
+    if folder.exists() and (not begun.exists() or _is_named(folder, given)):
         (folder / YOURS).touch()
-    else:
+    _remove_networks(name)
+    if not folder.exists():
         files.write(begun, "")
     try:
         yield folder
@@ -77,6 +83,13 @@ def keep_folder(name: str) -> Iterator[Path]:
 
 def _begun(name: str) -> Path:
     return folders.own().networks / f".{name}.begun"
+
+
+def _is_named(folder: Path, given: Mapping[str, str]) -> bool:
+    """Or something in it."""
+    named = (given.get(word, "").strip() for word in NAMING)
+    paths = (locate(expand(each)) for each in named if each)
+    return any(path.is_relative_to(locate(folder)) and path.exists() for path in paths)
 
 
 def _remove_networks(name: str) -> None:
@@ -115,8 +128,19 @@ def remove(pipeline: Pipeline) -> None:
     ]
     for folder in (*laid_out, archive.home(pipeline)):
         shutil.rmtree(folder, ignore_errors=True)
+    _mark_as_users(own.networks / pipeline.name, pipeline.recipe)
     _remove_networks(pipeline.name)
     pipelines.of_the_user().get(pipeline.name, _recipe(pipeline)).unlink(missing_ok=True)
+
+
+def _mark_as_users(folder: Path, recipe: Recipe) -> None:
+    """Releases up to 1.5.0 did not, and of a pipeline beside the main one noted no words."""
+    read = {"FROM": getattr(recipe, "source", ""), "WEIGHTS": getattr(recipe, "weights", "")}
+    of_recipe = {word: str(recipe.path_beside(path)) for word, path in read.items()}
+    is_converted = any((folder / name).exists() for name in (ABOUT, MADE_OF))
+    is_read = not is_converted and _is_named(folder, of_recipe)
+    if is_read or _is_named(folder, files.read_json(folder / GIVEN)):
+        (folder / YOURS).touch()
 
 
 def _recipe(pipeline: Pipeline) -> Path:

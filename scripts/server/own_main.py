@@ -30,8 +30,6 @@ OWN = ("FROM", "ONNX", "LABELS")
 # Which say something of it.
 ABOUT = ("NAME", "SIZE", "OUTPUT", "PICTURES")
 WORDS = (*OWN, *ABOUT, "ARCH", "WEIGHTS")
-# In networks/NAME: what the pipeline was made of, so that the same words mean it again.
-GIVEN = "given.json"
 
 
 def bring_up(
@@ -115,13 +113,13 @@ def _take_in(
     """Makes it the main pipeline; if what follows fails, nothing of it is left."""
     own_pipelines.require_unused(name)
     before = pipelines.main_name()
-    with own_pipelines.keep_folder(name) as networks:
+    with own_pipelines.keep_folder(name, given) as networks:
         wanted = Pipeline(name, own_network.recipe_of(name, given))
         own_pipelines.require_new(wanted)
         filled = up.fill_from_version(settings, wanted, None)
         pipeline = own_network.export_and_check(wanted, filled, stack_of(filled))
         with own_pipelines.write_pipeline(pipeline, pipeline.recipe.head.format(name=name)):
-            files.write(networks / GIVEN, json.dumps(given, indent=1) + "\n")
+            files.write(networks / own_pipelines.GIVEN, json.dumps(given, indent=1) + "\n")
             pipelines.make_main(name)
             try:
                 with Shared(settings, pipeline).forget_on_failure():
@@ -166,7 +164,7 @@ def _make_name(given: Mapping[str, str]) -> str:
 
 
 def _is_made_of(name: str, given: Mapping[str, str]) -> bool:
-    noted = files.read_json(folders.own().networks / name / GIVEN)
+    noted = files.read_json(folders.own().networks / name / own_pipelines.GIVEN)
     if not (given.items() <= noted.items() and name in pipelines.recipes()):
         return False
     if kept := [f"{word}={text}" for word, text in noted.items() if word not in given]:

@@ -25,14 +25,13 @@ from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.recipes.recipe import Recipe
 from scripts.repository import archive, custom, sources
+from scripts.repository.own_pipelines import MADE_OF
 from scripts.server import engines, labelled_photos
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks.local import run_here
 from scripts.stacks.stack import Stack
 
-# In networks/NAME: what the network was converted from, as it was then.
-MADE_OF = "made_of.json"
 # Of a recipe, and the files that say it.
 STEPS = {"pre": own_steps.BEFORE, "post": own_steps.AFTER}
 TENSORFLOW = "310 MB to load, 1.3 GB of disk"

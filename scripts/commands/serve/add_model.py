@@ -39,7 +39,7 @@ def main() -> int:
     samples = agreeing.samples(arguments.load().sample)
     with lock.one_at_a_time(lock.OF_ADDITIONS):
         own_pipelines.require_unused(name)
-        with own_pipelines.keep_folder(name):
+        with own_pipelines.keep_folder(name, os.environ):
             pipeline, server = add_pipeline(name, samples)
     evaluations.remember_given(pipeline)
     shown = [str(path) for path, _ in samples]

@@ -177,10 +177,10 @@ def test_what_the_user_keeps_in_the_networks_folder_stays(
     mine.parent.mkdir(parents=True)
     mine.write_bytes(network.read_bytes())
     pipeline = Pipeline("pets", recipe("pets", {"ONNX": str(mine)}))
-    with pytest.raises(KeyboardInterrupt), keep_folder("pets"), write_pipeline(pipeline, ""):
+    with pytest.raises(KeyboardInterrupt), keep_folder("pets", {}), write_pipeline(pipeline, ""):
         raise KeyboardInterrupt
     assert mine.exists()
-    with keep_folder("pets"), write_pipeline(pipeline, ""):
+    with keep_folder("pets", {}), write_pipeline(pipeline, ""):
         pass
     mark = mine.parent.with_name(".pets.begun")
     files.write(mark, "")  # as a run that was killed while its server started
@@ -195,15 +195,45 @@ def test_what_is_made_in_the_networks_folder_goes(
 ) -> None:
     monkeypatch.setenv("OWN", str(tmp_path / "own"))
     for what in (KeyboardInterrupt, SystemExit):
-        with pytest.raises(what), keep_folder("pets") as folder:
+        with pytest.raises(what), keep_folder("pets", {}) as folder:
             files.write(folder / "pets.onnx", "")
             raise what
         assert not folder.exists()
     files.write(folder / "pets.onnx", "")
     files.write(folder.with_name(".pets.begun"), "")  # as a killed run leaves both
-    with keep_folder("pets"):
+    with keep_folder("pets", {}):
         assert not folder.exists()
     assert not list(folder.parent.iterdir())
+
+
+@pytest.mark.parametrize("word", ["FROM", "LABELS"])
+def test_what_the_user_puts_where_a_run_was_killed_stays_if_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.setenv("OWN", str(tmp_path / "own"))
+    mine = folders.own().networks / "pets" / "mine"
+    files.write(mine.parent.with_name(".pets.begun"), "")
+    files.write(mine, "")
+    with pytest.raises(KeyboardInterrupt), keep_folder("pets", {word: str(mine)}):
+        raise KeyboardInterrupt
+    assert mine.exists()
+
+
+@pytest.mark.parametrize("beside", ["", "given.json", "about.json", "made_of.json"])
+def test_what_an_earlier_release_took_in_from_there_stays_if_it_is_the_users(
+    network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: str
+) -> None:
+    """It set no mark, and wrote given.json for a main pipeline alone."""
+    monkeypatch.setenv("OWN", str(tmp_path / "own"))
+    (folder := folders.own().networks / "pets").mkdir(parents=True)
+    labels = shutil.copy(network.with_name("two.txt"), folder)
+    if beside != "given.json":
+        network = Path(shutil.copy(network, folder))
+    pipeline = Pipeline("pets", recipe("pets", {"ONNX": str(network)}))
+    if beside:
+        files.write(folder / beside, json.dumps({"FROM": str(network), "LABELS": str(labels)}))
+    own_pipelines.remove(pipeline)
+    assert folder.exists() == (beside in ("", "given.json"))
 
 
 def test_an_addition_that_was_killed_can_be_removed(
