@@ -30,3 +30,11 @@
 {{- range $name, $value := .Values.settings -}}{{- $_ := set $config $name $value -}}{{- end -}}
 {{- toYaml $config -}}
 {{- end -}}
+
+{{- /* In the pods themselves: one that restarts reads what it was started with, and a rollout can be undone. kustomize
+has a ConfigMap with another name for that, of which Helm would remove the old one. A $ would begin a variable. */ -}}
+{{- define "environment" -}}
+{{- range $name, $value := include "settings" . | fromYaml }}
+- {name: {{ $name }}, value: {{ $value | replace "$" "$$" | quote }}}
+{{- end -}}
+{{- end -}}

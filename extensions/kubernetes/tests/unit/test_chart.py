@@ -14,6 +14,7 @@ import yaml
 from bundle_client import __version__
 from extensions.kubernetes import kustomization
 from extensions.kubernetes.kustomization import SOURCE
+from extensions.kubernetes.pods import SERVICE
 from extensions.kubernetes.tests.unit.test_kubernetes import (
     REGISTRY,
     Elsewhere,
@@ -55,8 +56,8 @@ def template(*words: str, values: Object | None = None, file: Path | None = None
 
 
 def comparable(objects: list[Object], tagged: bool = True) -> dict[tuple[str, str], Object]:
-    """Without what each has its own way for: secrets, tests, that a change of settings is another
-    pod, and that a claim outlives its release."""
+    """Without what each has its own way for: secrets, tests, that a claim outlives its release, and
+    that pods which are started again read the same settings."""
     text = json.dumps(objects)
     text = re.sub(r"(triton-bundle-(settings|proofs))-[a-z0-9]{10}\b", r"\1", text)
     if not tagged:
@@ -67,9 +68,11 @@ def comparable(objects: list[Object], tagged: bool = True) -> dict[tuple[str, st
         annotations = each["metadata"].pop("annotations", {})
         if each["kind"] == "Secret" or "helm.sh/hook" in annotations:
             continue
-        template = each["spec"]["template"] if each["kind"] == "Deployment" else {"metadata": {}}
-        template["metadata"].pop("annotations", None)
         found[each["kind"], each["metadata"]["name"]] = each
+    (server,) = found["Deployment", SERVICE]["spec"]["template"]["spec"]["containers"]
+    if settings := found.pop(("ConfigMap", f"{SERVICE}-settings"), None):
+        assert server.pop("envFrom")
+        server["env"] += [{"name": n, "value": v} for n, v in sorted(settings["data"].items())]
     return found
 
 
@@ -105,10 +108,22 @@ def test_each_overlay_is_a_few_values(overlay: str, values: Object) -> None:
 )
 def test_each_component_is_a_value(component: str, values: Object, tmp_path: Path) -> None:
     theirs = comparable(template(values=values), tagged=False)
-    ours = comparable(with_component(tmp_path / "made", "cpu", component))
+    ours = with_component(tmp_path / "made", "cpu", component)
     if component == "plain":  # which the setting INSECURE goes with
-        ours["ConfigMap", "triton-bundle-settings"]["data"]["INSECURE"] = "1"
-    assert theirs == ours
+        one(ours, "ConfigMap")["data"]["INSECURE"] = "1"
+    assert theirs == comparable(ours)
+
+
+def test_a_pod_that_is_started_again_reads_the_same_settings() -> None:
+    """Also while others come: no object that both read has changed."""
+    for path in ("live-kubernetes/old", "live-kubernetes/new"):
+        repository = f"s3://bucket/{path}"
+        objects = template(values={"s3": {"repository": repository}, "settings": {"KEEP": "$1"}})
+        assert "ConfigMap" not in {each["kind"] for each in objects}
+        for pod in (one(objects, "Deployment")["spec"]["template"], one(objects, "Pod")):
+            (container,) = pod["spec"]["containers"]
+            told = {each["name"]: each.get("value") for each in container["env"]}
+            assert (told["REPOSITORY"], told["KEEP"]) == (repository, "$$1")
 
 
 @pytest.mark.parametrize(
