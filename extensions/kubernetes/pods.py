@@ -70,8 +70,9 @@ def explain(pod: Object) -> str:
 
 
 def is_hopeless(pod: Object) -> bool:
-    """It has ended again and again, or nothing that it waits for will come."""
-    return any(
+    """It has ended again and again, or nothing that it waits for will come. One that is over has
+    been replaced, perhaps weeks ago."""
+    return not is_over(pod) and any(
         status.get("state", {}).get("waiting", {}).get("reason") in HOPELESS
         or (status.get("restartCount", 0) >= MOST_RESTARTS and not status.get("ready"))
         for status in _containers(pod)

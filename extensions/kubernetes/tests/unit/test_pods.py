@@ -18,7 +18,9 @@ from scripts.base.errors import UserError
 from scripts.server import log_order
 
 
-def make_pod(ready: bool = False, waits: str = "", restarts: int = 0, **about: str) -> Any:
+def make_pod(
+    ready: bool = False, waits: str = "", restarts: int = 0, phase: str = "Running", **about: str
+) -> Any:
     state = {"waiting": {"reason": waits, "message": "not here"}} if waits else {"running": {}}
     status = {"state": state, "restartCount": restarts, "ready": ready}
     conditions = [{"type": "Ready", "status": str(ready)}]
@@ -26,7 +28,7 @@ def make_pod(ready: bool = False, waits: str = "", restarts: int = 0, **about: s
         "metadata": {"name": "one", "uid": "1", "annotations": {pods.FINGERPRINT: "v2"}, **about},
         "spec": {"nodeName": "node1"},
         "status": {
-            "phase": "Running",
+            "phase": phase,
             "conditions": conditions,
             "containerStatuses": [status],
         },
@@ -49,6 +51,7 @@ def test_a_pod_is_asked_while_it_is_ready_and_not_to_end() -> None:
         (make_pod(restarts=2), True),
         # Restarted long ago.
         (make_pod(ready=True, restarts=5), False),
+        (make_pod(restarts=2, phase="Failed"), False),
     ],
 )
 def test_one_that_will_not_come_is_not_waited_for(pod: Any, hopeless: bool) -> None:
@@ -92,8 +95,7 @@ def test_the_way_to_pods_outlasts_its_watch_and_forgets_an_evicted_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A watch may end with an event that is none of a pod; who is evicted stays listed."""
-    over = make_pod()
-    over["status"]["phase"] = "Failed"
+    over = make_pod(phase="Failed")
 
     async def forward(*_: object) -> None:
         await asyncio.Event().wait()
