@@ -75,13 +75,11 @@ def write(
         generators = [_secret(name, secrets, texts) for name, texts in contents.items()]
         environment = _environment(reached, elsewhere, proofs)
         image = _image(registry, "server-gpu" if settings.flavour == "gpu" else "server")
-        written = _overlay(reached, elsewhere, environment) | {
+        proved = _add_proofs(target, proofs)
+        written = _overlay(reached, elsewhere, environment, proved) | {
             "components": [] if has_tls else [str(ABOVE / "components" / "plain")],
             "images": [image],
-            "configMapGenerator": [
-                _merge(f"{SERVICE}-settings", environment),
-                *_add_proofs(target, proofs),
-            ],
+            "configMapGenerator": [_merge(f"{SERVICE}-settings", environment), *proved],
             "secretGenerator": generators,
         }
         _write_yaml(target / "kustomization.yaml", _kustomization(written))
@@ -109,11 +107,13 @@ def _write_yaml(path: Path, content: dict[str, Any], mode: int = 0o644) -> None:
 
 
 def _add_proofs(target: Path, proofs: Mapping[str, Path]) -> list[dict[str, Any]]:
-    for ensemble, file in proofs.items():
+    """Each in a ConfigMap of its own: none may be larger than 1 MiB."""
+    made = []
+    for number, (ensemble, file) in enumerate(sorted(proofs.items())):
         (target / PROOFS).mkdir(exist_ok=True)
-        shutil.copyfile(file, target / PROOFS / f"{ensemble}.npz")
-    named = [f"{PROOFS}/{ensemble}.npz" for ensemble in sorted(proofs)]
-    return [{"name": f"{SERVICE}-proofs", "files": named}] if named else []
+        shutil.copyfile(file, target / (name := f"{PROOFS}/{ensemble}.npz"))
+        made.append({"name": f"{SERVICE}-proofs-{number}", "files": [name]})
+    return made
 
 
 def find_live() -> dict[str, int]:
@@ -201,7 +201,10 @@ def _environment(
 
 
 def _overlay(
-    settings: Settings, elsewhere: Place | None, environment: Mapping[str, str]
+    settings: Settings,
+    elsewhere: Place | None,
+    environment: Mapping[str, str],
+    proved: list[dict[str, Any]],
 ) -> dict[str, Any]:
     on_gpu, limit = settings.flavour == "gpu", requests(settings)["memory"]
     shared = quantity(memory.shm_size(settings))
@@ -216,6 +219,10 @@ def _overlay(
     if settings.cores and not on_gpu:
         cores = str(settings.cores)
         patches.append(_patch("Deployment", f"{CONTAINER}/resources/requests/cpu", cores))
+    if proved:
+        sources = [{"configMap": {"name": each["name"]}} for each in proved]
+        mounted = {"name": PROOFS, "projected": {"sources": sources}}
+        patches.append(_patch("Deployment", "/spec/template/spec/volumes/5", mounted))
     if elsewhere:
         patches.append(_patch("NetworkPolicy", "/spec/egress/1/ports/0/port", elsewhere.port))
     on_s3 = "s3-role" if own.s3_role.value_in(settings) else "s3"

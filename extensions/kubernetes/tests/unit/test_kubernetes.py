@@ -29,6 +29,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import pipelines
 from scripts.repository import archive, history, live, place
+from scripts.rollout import proofs
 from scripts.settings.settings import DOOR, Settings
 from scripts.settings.settings import names as names_of
 from scripts.stacks import admin_key, exposure
@@ -434,6 +435,24 @@ def test_pods_reach_the_collector_of_traces(target: Path) -> None:
     assert container["resources"]["requests"]["cpu"] == "3"
     for each in objects:
         kubernetes_validate.validate(each, "{}.{}".format(*NEWEST[-1]), strict=True)
+
+
+def test_proofs_of_many_pipelines_fit_into_configmaps(target: Path, tmp_path: Path) -> None:
+    names = ["ensemble_python_resnet50", *(f"birds{number}_ensemble" for number in range(3))]
+    given = {name: tmp_path / f"{name}-1.npz" for name in names}
+    for file in given.values():
+        file.write_bytes(os.urandom(proofs.MOST_BYTES))
+    kustomization.write(Settings.load({}, tmp_path / ".env"), REGISTRY, given)
+    objects = built(target)
+    volumes = one(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
+    (sources,) = (each["projected"]["sources"] for each in volumes if each["name"] == "proofs")
+    mounted, found = {each["configMap"]["name"] for each in sources}, set[str]()
+    for each in objects:
+        kubernetes_validate.validate(each, "{}.{}".format(*NEWEST[-1]), strict=True)
+        if each["kind"] == "ConfigMap" and each["metadata"]["name"] in mounted:
+            found |= each["binaryData"].keys()
+            assert sum(map(len, each["binaryData"].values())) * 3 / 4 < 2**20
+    assert found == {f"{name}.npz" for name in names}
 
 
 def test_a_claim_is_made_once_and_stays_as_it_is(target: Path, tmp_path: Path) -> None:
