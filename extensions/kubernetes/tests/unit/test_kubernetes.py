@@ -276,7 +276,7 @@ def test_kserve_runs_the_same_container() -> None:
 
 
 def test_every_pod_is_restricted() -> None:
-    """The rules of the Pod Security Standard."""
+    """By the rules of the Pod Security Standard, and by a namespace's quotas."""
     filler = yaml.safe_load((SOURCE / "components" / "volume" / "filler.yaml").read_text())["spec"]
     allowed = {"configMap", "emptyDir", "persistentVolumeClaim", "projected", "secret"}
     for spec in (filler, *map(pod, OVERLAYS), *map(job, JOBS)):
@@ -291,6 +291,8 @@ def test_every_pod_is_restricted() -> None:
             assert context["allowPrivilegeEscalation"] is False
             assert context["capabilities"] == {"drop": ["ALL"]}
             assert not any("hostPort" in port for port in container.get("ports", ()))
+            asked = container["resources"]
+            assert {"cpu", "memory"} <= asked["requests"].keys() and "memory" in asked["limits"]
 
 
 @pytest.mark.parametrize(
