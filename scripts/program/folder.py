@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
+from itertools import chain, count
 from pathlib import Path
 
 import kinds
@@ -74,15 +75,23 @@ def _lay_out(folder: Path, name: str, earlier: str | None, wanted: str | None) -
     if file.is_file() and _hash(file) not in (earlier, wanted):
         if earlier == wanted:
             return
-        kept = folder / EDITED / name
+        kept = _find_free(folder / EDITED / name)
         kept.parent.mkdir(parents=True, exist_ok=True)
         file.replace(kept)
-        print(f"- {file} is of this {PACKAGE} now; what you made of it is {kept}", file=sys.stderr)
+        if earlier != "":  # as 1.5.0 noted it of all where it was killed: they may be its own
+            made = f"what you made of it is {kept}"
+            print(f"- {file} is of this {PACKAGE} now; {made}", file=sys.stderr)
     if wanted is None:
         file.unlink(missing_ok=True)
         return
     with files.draft_of(file) as draft:
         shutil.copy(ROOT / name, draft)  # as of now: what was installed for others is older
+
+
+def _find_free(path: Path) -> Path:
+    """A newer package still may have put one there."""
+    numbered = (path.with_name(f"{path.name}.{number}") for number in count(1))
+    return next(each for each in chain([path], numbered) if not each.exists())
 
 
 def _hash(file: Path) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.base.text import CALLED_AS, translate
@@ -133,6 +134,24 @@ def test_what_is_edited_of_a_packages_files_is_kept(
     assert (target / "newer.py").read_text() == "2"
     for name in ("newer.py", "gone.py"):
         assert (target / folder.EDITED / name).read_text() == "mine"
+    for number in ("3", "4"):
+        (target / "newer.py").write_text(f"mine in {number}")
+        _package(monkeypatch, tmp_path / "new", {"kept.py": "1", "newer.py": number})
+        folder.prepare(target)
+    edited = [(target / folder.EDITED / f"newer.py{end}").read_text() for end in ("", ".1", ".2")]
+    assert edited == ["mine", "mine in 3", "mine in 4"]
+
+
+def test_an_earlier_package_that_was_killed_noted_no_hashes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it laid out is kept aside, as nobody knows whose it is; it is not told file by file."""
+    target = tmp_path / "bundle"
+    _package(monkeypatch, tmp_path / "new", {"model.py": "2"})
+    files.write(target / folder.NOTE, json.dumps({"model.py": ""}))
+    files.write(target / "model.py", "1")
+    folder.prepare(target)
+    assert (target / folder.EDITED / "model.py").read_text() == "1" and not capsys.readouterr().err
 
 
 @pytest.mark.parametrize("is_file", [False, True])
