@@ -103,15 +103,16 @@ def list_renamed() -> dict[str, str]:
 
 def rename() -> None:
     """A line with the name of today wins over one with the earlier name. Keeps .env as it was in
-    .env.before."""
-    before = DOTENV.read_text()
+    .env.before, unless that has the settings that a restore found."""
+    before, aside = DOTENV.read_text(), DOTENV.with_name(".env.before")
 
     def line(found: re.Match[str]) -> str:
         name = RENAMED[found[2]]
         today = re.search(rf"^\s*(?:export\s+)?{name}\s*=", before, re.MULTILINE)
         return f"# {found[0].strip()}" if today else f"{found[1]}{name}{found[3]}"
 
-    files.write(DOTENV.with_name(".env.before"), before, DOTENV.stat().st_mode & 0o777)
+    if not aside.exists():
+        files.write(aside, before, DOTENV.stat().st_mode & 0o777)
     _write_text(DOTENV, _RENAMED_LINE.sub(line, before))
 
 

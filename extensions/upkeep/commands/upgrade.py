@@ -2,10 +2,10 @@
 
     make upgrade
 
-Renamed settings are carried over in .env (which is kept as .env.before). Versions and their history
-stay. What no longer fits is listed, then built as a new version, and a running server is started
-again with it and with every pipeline that it had; make rollback returns to the one before. A second
-upgrade does nothing.
+Renamed settings are carried over in .env (which is kept as .env.before, if there is none yet).
+Versions and their history stay. What no longer fits is listed, then built as a new version, and a
+running server is started again with it and with every pipeline that it had; make rollback returns
+to the one before. A second upgrade does nothing.
 """
 
 from extensions.upkeep import upgrade

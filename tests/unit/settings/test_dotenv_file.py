@@ -67,6 +67,16 @@ def test_renamed_settings_are_carried_over(
     assert (tmp_path / ".env").read_text() == after and dotenv_file.list_renamed() == {}
 
 
+def test_settings_that_a_restore_put_aside_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dotenv_file, "DOTENV", tmp_path / ".env")
+    (tmp_path / ".env").write_text("MOST_P99=3\n")
+    (aside := tmp_path / ".env.before").write_text("FROM=birds.onnx\n")
+    dotenv_file.rename()
+    assert aside.read_text() == "FROM=birds.onnx\n" and not dotenv_file.list_renamed()
+
+
 def test_the_names_of_today_are_settings() -> None:
     assert {*dotenv_file.RENAMED.values()} <= settings.ALL.keys()
     assert not {*dotenv_file.RENAMED} & settings.ALL.keys()
