@@ -66,6 +66,7 @@ def write(known: State, settings: Settings, latency_ms: float | None) -> float:
     server |= _describe_access(known)
     files.write(FOLDER / "prometheus.yml", yaml.safe_dump(config, sort_keys=False))
     dashboards.write(FOLDER / "grafana", f"http://{prometheus}")
+    files.let_all_read(FOLDER / "grafana")
     return bound * 1000
 
 

@@ -1,6 +1,7 @@
 """The rules of Prometheus, by its own promtool; the dashboards; and what the alerts stand on."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -67,18 +68,35 @@ def test_each_alert_says_what_to_do() -> None:
         assert rule["annotations"].keys() == {"summary", "remedy"}, rule["alert"]
 
 
-def test_a_group_that_shares_the_checkout_may_write_it_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(monitoring, "FOLDER", tmp_path)
-    tmp_path.chmod(0o775)
+def write_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitoring, "FOLDER", folder)
     seen = SimpleNamespace(certificate=None, api_key="")
     started_with = SimpleNamespace(metrics_port=8002)
     known: Any = SimpleNamespace(
         flavour="cpu", settings_at_start=started_with, where=lambda _: seen
     )
     monitoring.write(known, Settings.load({}, Path("none")), None)
+
+
+def test_a_group_that_shares_the_checkout_may_write_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o775)
+    write_it(tmp_path, monkeypatch)
     assert tmp_path.stat().st_mode & 0o777 == 0o775
+
+
+def test_containers_read_it_whatever_the_umask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another user."""
+    before = os.umask(0o077)
+    try:
+        write_it(tmp_path / "monitoring", monkeypatch)
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "monitoring", *(tmp_path / "monitoring").rglob("*")):
+        assert path.stat().st_mode & 0o005 == (0o005 if path.is_dir() else 0o004), path
 
 
 def test_another_latency_is_in_each_place() -> None:
