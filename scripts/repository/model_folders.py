@@ -154,7 +154,8 @@ def lay_out(pipeline: Pipeline, made: Workspace, layout: Layout, repository: Pat
 
 
 def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: Path) -> None:
-    """Writes the labels and the models' configs adapted to this machine."""
+    """Writes the labels and the models' configs adapted to this machine, where they are others:
+    Triton loads anew what was written since."""
     from google.protobuf import text_format
 
     recipe = pipeline.recipe
@@ -172,8 +173,10 @@ def configure(pipeline: Pipeline, made: Workspace, layout: Layout, repository: P
             console.note(f"{model} waits for no more requests: several instances would starve")
         is_alone = configs.drop_queue(member, layout.engine)
         if is_switched or is_hasty or is_alone or any(set_here):
-            text = HEAD + text_format.MessageToString(member)
-            files.write(folder / "configs" / f"{layout.engine.config}.pbtxt", text)
+            _write_if_other(
+                folder / "configs" / f"{layout.engine.config}.pbtxt",
+                HEAD + text_format.MessageToString(member),
+            )
     files.let_all_read(repository)
 
 
@@ -195,11 +198,14 @@ def write_ensemble_labels(pipeline: Pipeline, made: Workspace, repository: Path)
 
 
 def _write_labels(model: str, pipeline: Pipeline, made: Workspace, repository: Path) -> bool:
-    lines, place = pipeline.recipe.label_lines(made, repository), repository / model / LABELS
-    if lines is None or (place.exists() and place.read_bytes() == lines.encode()):
-        return False
-    files.write(place, lines)
-    return True
+    lines = pipeline.recipe.label_lines(made, repository)
+    return lines is not None and _write_if_other(repository / model / LABELS, lines)
+
+
+def _write_if_other(file: Path, text: str) -> bool:
+    if is_other := not file.exists() or file.read_bytes() != text.encode():
+        files.write(file, text)
+    return is_other
 
 
 def version_numbers(model: Path) -> list[int]:

@@ -23,10 +23,12 @@ NOT_HASHED = (".onnx", ".plan", ".tl", ".pyc")
 
 def lay_out(version: Version, how: Layout, target: Path) -> None:
     """Lays out a version in a repository, configured for this machine. Its steps are its own: those
-    of another pipeline may be more or fewer."""
+    of another pipeline may be more or fewer, and decode otherwise."""
     model_folders.furnish(version.pipeline, target)
     live.place(version, target)
-    how = replace(how, one_step=version.one_step)
+    step = version.settings.get(Settings.preprocess.name, how.decoding.step)
+    decoding = replace(how.decoding, step=step)
+    how = replace(how, one_step=version.one_step, decoding=decoding)
     model_folders.configure(version.pipeline, version.workspace, how, target)
 
 

@@ -2,7 +2,7 @@
 pipeline, and loaded again after a restart."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from bundle_serving.health import reason_not_to_trust
@@ -61,7 +61,7 @@ def unload(pipeline: Pipeline, server: State | None) -> None:
     forget(recipe.ensemble)
 
 
-def load_again(server: State) -> None:
+def load_again(server: State, changed: Collection[str]) -> None:
     """Loads what the previous server had. A failure does not affect the main pipeline."""
     asked = {pipeline.ensemble: pipeline for pipeline in pipelines.others()}
     for model in read_loaded():
@@ -70,7 +70,7 @@ def load_again(server: State) -> None:
             continue
         try:
             if model in asked:
-                load(server, asked[model], changed=False)
+                load(server, asked[model], model in changed)
             else:
                 lay_out_own(model, server)
                 Shared(server.settings_at_start, pipelines.main()).push(model)
@@ -92,17 +92,20 @@ def read_remembered() -> list[Version]:
     return found
 
 
-def lay_out(how: Layout) -> None:
-    """Those whose folders are not in the repository, which is not in a backup. A failure does not
-    affect the main pipeline."""
+def lay_out(how: Layout) -> list[str]:
+    """The repository is not in a backup, and may be as an earlier bundle, or other settings, had
+    it. Returns the ensembles of which that changed. A failure does not affect the main pipeline."""
+    changed = []
     for version in read_remembered():
-        placed = (live.REPOSITORY / model / str(at) for model, at in version.models.items())
+        before = layouts.hash_layout(version.pipeline)
         try:
-            if not all(folder.is_dir() for folder in placed):
-                layouts.lay_out(version, how, live.REPOSITORY)
+            layouts.lay_out(version, how, live.REPOSITORY)
         except UserError as fault:
             console.note(f"{version.title} is left out: {fault.cause}; {fault.remedy}")
+        if layouts.hash_layout(version.pipeline) != before:
+            changed.append(version.pipeline.ensemble)
     _remember(read_loaded())
+    return changed
 
 
 def remember(model: str) -> None:

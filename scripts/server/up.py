@@ -86,15 +86,14 @@ def bring_up(settings: Settings, command: str = "up") -> State:
                 _keep_beside(pipelines.find_noted())
                 if elsewhere:
                     _place_others(settings, how)
-                if not stack.many:
-                    loaded_beside.lay_out(how)
+                changed = [] if stack.many else loaded_beside.lay_out(how)
                 shared.push_all()
                 loads = stack.many.list_pipelines(settings, version) if stack.many else {}
                 server = _serve(stack, settings, version, loads, settled)
             _record(shared, version, seed, settings)
             note_main()
         if not stack.many:
-            loaded_beside.load_again(server)
+            loaded_beside.load_again(server, changed)
         console.note(f"drop a picture on its page: {server.shown[0].url}/")
         return server
 

@@ -280,6 +280,14 @@ def test_a_broken_config_is_reported_in_one_line(made: Workspace, repository: Pa
         model_folders.configure(pipelines.main(), made, layout(), repository)
 
 
+def test_what_is_as_it_has_to_be_is_not_written(made: Workspace, repository: Path) -> None:
+    """Triton would load it anew."""
+    model_folders.lay_out(pipelines.main(), made, layout(), repository)
+    written = {path: path.stat().st_ino for path in repository.rglob("*.pbtxt")}
+    model_folders.configure(pipelines.main(), made, layout(), repository)
+    assert written == {path: path.stat().st_ino for path in repository.rglob("*.pbtxt")}
+
+
 @pytest.mark.parametrize(
     ("cores", "share"),
     [

@@ -11,9 +11,10 @@ from bundle_serving.process.keeper_notes import BESIDE
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
+from scripts.recipes.layout import CPU, Layout
 from scripts.repository import archive, history, live, model_folders, place
-from scripts.server import loaded_beside
-from scripts.settings.settings import DEFAULTS
+from scripts.server import layouts, loaded_beside
+from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks import admin_key
 
 # Whichever there are.
@@ -91,8 +92,36 @@ def test_a_model_of_the_users_is_uploaded_alone(
     monkeypatch.setattr(loaded_beside, "lay_out_own", Mock())
     monkeypatch.setattr(loaded_beside, "Control", Mock())
     monkeypatch.setattr(place, "open_folder", Mock(return_value=(there := Mock())))
-    loaded_beside.load_again(Mock())
+    loaded_beside.load_again(Mock(), [])
     assert there.mirror.call_args.kwargs["only"] == ("mine",)
+
+
+def test_what_an_earlier_bundle_or_other_settings_laid_out_is_as_it_has_to_be_now(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lay_out(version: archive.Version, how: Layout, target: Path) -> None:
+        files.write(target / version.pipeline.ensemble / "config.pbtxt", "bounded")
+
+    files.write(here / "live" / ONE.ensemble / "config.pbtxt", "")
+    files.write(here / "live" / OTHER.ensemble / "config.pbtxt", "bounded")
+    monkeypatch.setattr(layouts, "lay_out", lay_out)
+    changed = loaded_beside.lay_out(Mock())
+    assert changed == [ONE.ensemble]
+    assert loaded_beside.lay_out(Mock()) == []
+    monkeypatch.setattr(loaded_beside, "load", load := Mock())
+    loaded_beside.load_again(Mock(), changed)
+    loads = {call.args[1].name: call.args[2] for call in load.mock_calls}
+    assert loads == {ONE.name: True, OTHER.name: False}
+
+
+def test_a_version_beside_decodes_as_it_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    for owner, name in ((model_folders, "furnish"), (live, "place")):
+        monkeypatch.setattr(owner, name, Mock())
+    monkeypatch.setattr(model_folders, "configure", configure := Mock())
+    how = layouts.layout(Settings(DEFAULTS), CPU)
+    for settings, step in (({"PREPROCESS": "dali"}, "dali"), ({}, "python")):
+        layouts.lay_out(archive.Version(ONE, 1, "", settings, {}, {}), how, Path("live"))
+        assert configure.call_args.args[2].decoding.step == step
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"5", b"null", b"{"])
