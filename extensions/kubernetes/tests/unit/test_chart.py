@@ -98,20 +98,21 @@ def test_each_overlay_is_a_few_values(overlay: str, values: Object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("component", "values"),
+    ("components", "values"),
     [
         ("plain", {"tls": {"enabled": False}}),
         ("gateway", {"gateway": {"enabled": True}}),
         ("monitoring", {"monitoring": {"enabled": True}}),
+        ("monitoring plain", {"monitoring.enabled": True, "tls.enabled": False}),
         ("keda", {"autoscaling": {"keda": True}}),
     ],
 )
-def test_each_component_is_a_value(component: str, values: Object, tmp_path: Path) -> None:
+def test_each_component_is_a_value(components: str, values: Object, tmp_path: Path) -> None:
     theirs = comparable(template(values=values), tagged=False)
-    ours = with_component(tmp_path / "made", "cpu", component)
-    if component == "plain":  # which the setting INSECURE goes with
+    ours = with_component(tmp_path / "made", "cpu", *components.split())
+    if "plain" in components:  # which the setting INSECURE goes with
         one(ours, "ConfigMap")["data"]["INSECURE"] = "1"
-    if component == "keda":  # which by kustomize cannot know
+    if components == "keda":  # which by kustomize cannot know
         about = one(ours, "ScaledObject")["spec"]["triggers"][0]["metadata"]
         about["query"] = about["query"].replace("{", '{namespace="default", ')
     assert theirs == comparable(ours)

@@ -185,6 +185,12 @@ def test_keda_counts_for_each_core_that_a_pod_asks_for(overlay: str, tmp_path: P
     assert trigger["metadata"]["query"].endswith(f" / {container['resources']['requests']['cpu']}")
 
 
+def test_prometheus_asks_as_the_ports_are(tmp_path: Path) -> None:
+    objects = with_component(tmp_path / "made", "cpu", "monitoring", "plain")
+    (endpoint,) = one(objects, "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint == {"port": "metrics", "scheme": "http", "interval": "15s"}
+
+
 def test_how_many_pods_there_are_is_left_to_the_autoscaler() -> None:
     """Else each `kubectl apply` would set it back."""
     assert "replicas" not in one(built(SOURCE / "base"), "Deployment")["spec"]
@@ -199,12 +205,12 @@ def test_a_secret_that_changes_reaches_the_pod(overlay: str) -> None:
         assert mount["name"] not in secrets or "subPath" not in mount
 
 
-def with_component(folder: Path, overlay: str, component: str) -> list[Object]:
+def with_component(folder: Path, overlay: str, *components: str) -> list[Object]:
     folder.mkdir()
+    named = [f"deploy/kubernetes/components/{component}" for component in components]
     (folder / "deploy").symlink_to(SOURCE.parent)
     (folder / "kustomization.yaml").write_text(
-        f"resources: [deploy/kubernetes/overlays/{overlay}]\n"
-        f"components: [deploy/kubernetes/components/{component}]\n"
+        f"resources: [deploy/kubernetes/overlays/{overlay}]\ncomponents: [{', '.join(named)}]\n"
     )
     return built(folder)
 
