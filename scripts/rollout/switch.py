@@ -116,7 +116,9 @@ class Switch:
         made = version.workspace
         if model_folders.write_ensemble_labels(version.pipeline, made, live.REPOSITORY):
             self.shared.push_live()
-        self.control.load(self.pipeline, pin_steps(self._config(self.pipeline), version.models))
+        ensemble = pin_steps(self._config(self.pipeline), version.models)
+        ensemble.parameters["version"].string_value = str(version.number)  # the history lags behind
+        self.control.load(self.pipeline, ensemble)
 
     def _serve_alone(self, version: Version) -> None:
         serve_alone(self.control, self.engine, version, self.shared, self.changes)

@@ -1033,6 +1033,31 @@ def test_many_answers_are_summed_up_and_taken_along(tab: Tab, tmp_path: Path) ->
     assert tab.run("getComputedStyle(document.querySelector('.grid')).overflowY") == "visible"
 
 
+def test_answers_are_credited_to_the_version_that_gave_them(
+    tab: Tab, page: Behind, tmp_path: Path
+) -> None:
+    """Another one is live from the seventh on; the door tells so one look later."""
+    open_played(tab, f"http://localhost:{page.http_port}/", """
+        window.given ??= 0; window.looks ??= 0;
+        if (path.startsWith('classify')) {
+          const spans = [{ name: 'picture', version: ++given > 6 ? '2' : '1', start_ms: 0, ms: 1 }];
+          return changed(real(path, options), told => { told.timings = { total_ms: 2, spans }; });
+        }
+        if (path.startsWith('page/served.json')) return changed(real(path, options), told => {
+          if (given > 6 && looks++) Object.assign(
+            told.pipelines[0], { version: '8', steps: { picture: '2' } });
+        });""")  # fmt: skip
+    tab.run("document.getElementById('beside').value = ''")
+    tab.drop(*many(tmp_path, 10))
+    tab.until("document.querySelector('.far')?.innerText.startsWith('10 of 10 answered')")
+    rows = [line.split(",") for line in save(tab, "CSV").splitlines()[1:]]
+    assert [row[3] for row in rows[::3]] == ["3"] * 6 + ["8"] * 4
+    lines = [f"untrained weights Pictures, version {each}" for each in ("3: 6 high", "8: 4 high")]
+    assert tab.text(".many .facts").split("\n") == lines
+    tab.run("document.querySelector('.grid li:last-child button').click()")
+    assert tab.text("#whole h3") == "Pictures, version 8"
+
+
 def test_where_things_are_is_taken_along(tab: Tab, tmp_path: Path) -> None:
     choose(tab, "detection")
     choose(tab, "segmentation", "beside")

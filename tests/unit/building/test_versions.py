@@ -401,6 +401,18 @@ def test_the_way_back_removes_nothing_that_is_loading(
     assert there == ["1", "2"] and live_numbers(here, network) == ["1"]
 
 
+def test_a_version_on_trial_says_which_it_is(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answers are told of by that; in the history it is once the trial is over."""
+    first = kept(None, "a network")
+    switch = Switch(MagicMock(version=first), MagicMock(new=kept(first, "another")))
+    switch.control = MagicMock()
+    monkeypatch.setattr(switch, "_config", lambda _: ModelConfig())
+    monkeypatch.setattr("scripts.rollout.switch.model_folders", MagicMock())
+    switch.turn()
+    name, config = switch.control.load.call_args.args
+    assert (name, config.parameters["version"].string_value) == (PIPELINE, "2")
+
+
 def test_two_versions_are_live_during_a_switch_and_one_after_it(here: Path) -> None:
     first = kept(None, "a network")
     second = kept(first, "another", "changed")

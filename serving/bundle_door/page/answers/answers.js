@@ -77,6 +77,9 @@ export function refused(place, pipeline, fault, again) {
 
 export const titleOf = pipeline => `${pipeline.title}, version ${pipeline.version}`;
 
+// Of answers of one pipeline, each version that gave some.
+export const answerersOf = answers => [...new Map(answers.map(({ by }) => [by.version, by])).values()];
+
 // On what the answers are, as another pipeline may be chosen by then.
 export function marksOf(pipeline) {
   const mark = pipeline.untrained ? "untrained weights" : isDrawn(pipeline) ? "for trying out" : "";

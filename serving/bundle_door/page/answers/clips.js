@@ -1,7 +1,7 @@
 // A video: pictures of it are asked about, one after the other, and a timeline shows their labels.
 import { button, element } from "../elements.js";
 import { labelOf } from "./bars.js";
-import { marksOf, titleOf } from "./answers.js";
+import { answerersOf, marksOf, titleOf } from "./answers.js";
 import { pictureOf } from "../asking/camera.js";
 import { Refusal } from "../server.js";
 
@@ -15,13 +15,14 @@ export const isClip = file => file.type.startsWith("video/");
 export class Clip {
   constructor(file, pipeline) {
     this.file = file;
-    this.seen = []; // {from, to, label, probability}
+    this.seen = []; // {by, from, to, label, probability}
+    this.head = element("h3", {}, ...named(pipeline));
     this.player = element("video", { controls: true, muted: true, playsInline: true, src: URL.createObjectURL(file), "aria-label": file.name });
     this.far = element("p", { className: "facts", role: "status" }, "reading …");
     this.lines = element("ol", { className: "timeline" });
     this.made = element("article", { className: "card wide clip", "aria-label": file.name },
       element("div", { className: "beside" }, element("div", { className: "stage" }, this.player),
-        element("section", { className: "answer" }, element("h3", {}, titleOf(pipeline), " ", ...marksOf(pipeline)), this.far, this.lines)));
+        element("section", { className: "answer" }, this.head, this.far, this.lines)));
   }
 
   // Until the signal ends it.
@@ -32,9 +33,9 @@ export class Clip {
       const count = Math.max(1, Math.min(MOST, Math.ceil(seconds * A_SECOND)));
       for (let at = 0; at < count && !signal.aborted; at++) {
         await seek(video, (seconds * (at + 0.5)) / count);
-        const found = await ask(await pictureOf(video, this.file.name), signal);
+        const { found, by } = await ask(await pictureOf(video, this.file.name), signal);
         const [best] = found.labels;
-        this.seen.push({ from: (seconds * at) / count, to: (seconds * (at + 1)) / count, label: best ? labelOf(best) : "nothing found", probability: best?.probability ?? 0 });
+        this.seen.push({ by, from: (seconds * at) / count, to: (seconds * (at + 1)) / count, label: best ? labelOf(best) : "nothing found", probability: best?.probability ?? 0 });
         this.show(seconds, `${at + 1} of ${count} pictures`);
       }
     } catch (fault) {
@@ -44,6 +45,7 @@ export class Clip {
 
   // A line per label, the most frequent first; on it, when it was seen.
   show(seconds, far) {
+    this.head.replaceChildren(...answerersOf(this.seen).flatMap(by => [element("br"), ...named(by)]).slice(1));
     this.far.textContent = `${far} · ${clock(seconds)}`;
     const runs = [];
     for (const each of this.seen) {
@@ -70,6 +72,8 @@ export class Clip {
     return element("li", {}, element("span", { className: "name" }, name), track);
   }
 }
+
+const named = by => [titleOf(by), " ", ...marksOf(by)];
 
 const clock = seconds => `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`;
 

@@ -14,9 +14,9 @@ export function offerFiles(list) {
 }
 
 // What one pipeline said of a question, with the share of a picture that it is, or where in it.
-export function describe({ file, name, text }, pipeline, { found, fault }, told = found?.labels) {
+export function describe({ file, name, text }, pipeline, { found, fault, by = pipeline }, told = found?.labels) {
   const about = {
-    file: file?.name ?? name ?? text, pipeline: pipeline.title, model: pipeline.model, version: pipeline.version,
+    file: file?.name ?? name ?? text, pipeline: by.title, model: by.model, version: by.version,
   };
   if (fault) return { ...about, error: fault.message };
   const places = placesOf(cardOf(pipeline));

@@ -1,7 +1,7 @@
 // Many pictures at once: a grid of small ones with their labels, and how far it is.
 import { button, byId, element } from "../elements.js";
 import { amountOf, isUnsure, labelOf } from "./bars.js";
-import { marksOf, titleOf } from "./answers.js";
+import { answerersOf, marksOf, titleOf } from "./answers.js";
 import { cardOf } from "../cards.js";
 import { describe } from "./export.js";
 import { chosenLeast, least, noneOf } from "./filters.js";
@@ -137,19 +137,21 @@ export class Many {
     byId("spoken").textContent = `${[this.far, ...this.counts.children, ...this.faults.children].map(each => each.textContent).join(". ")}`;
   }
 
-  // Which labels each pipeline gave, the most frequent first.
+  // Which labels each version of a pipeline gave, the most frequent first.
   count() {
-    const lines = this.pipelines.map(pipeline =>
-      [...marksOf(pipeline), [titleOf(pipeline), this.countOf(pipeline)].filter(Boolean).join(": ")]);
+    const lines = this.pipelines.flatMap(pipeline => {
+      const got = this.tiles.map(tile => tile.got.get(pipeline)).filter(each => each?.found);
+      return (got.length ? answerersOf(got) : [pipeline]).map(by => [...marksOf(by),
+        [titleOf(by), this.countOf(by, got.filter(each => each.by.version === by.version))].filter(Boolean).join(": ")]);
+    });
     if (this.alike.some(Boolean)) lines.push([`same ${this.alike[1]}, differs ${this.alike[0]}`]);
     this.counts.replaceChildren(...lines.map(each => element("li", {}, ...each)));
     const faults = tallied(this.refused.map(each => each.fault.message));
     this.faults.replaceChildren(...faults.map(([message, count]) => element("li", {}, `${count} without an answer: ${message}`)));
   }
 
-  countOf(pipeline) {
-    const found = this.tiles.map(tile => tile.got.get(pipeline)).filter(got => got?.found);
-    const sorted = tallied(found.map(got => this.labelsOf(pipeline, got).slice(0, 1).map(labelOf)[0] ?? "nothing found"));
+  countOf(pipeline, answers) {
+    const sorted = tallied(answers.map(got => this.labelsOf(pipeline, got).slice(0, 1).map(labelOf)[0] ?? "nothing found"));
     const most = sorted.length > MOST_COUNTED + 1 ? MOST_COUNTED : sorted.length; // not "1 other" for one name
     const rest = sorted.slice(most).reduce((sum, [, count]) => sum + count, 0);
     return [...sorted.slice(0, most).map(([name, count]) => `${count} ${name}`), ...(rest ? [`${rest} others`] : [])].join(", ");
