@@ -1,6 +1,7 @@
 """What happened to a pipeline's versions, in order: history.jsonl beside them.
 
-A switch records its beginning and its end. A switch without an end was interrupted.
+A switch, or a `make up` with another version, records its beginning and its end. One without an
+end was interrupted.
 """
 
 import json
@@ -142,6 +143,14 @@ def cut_off(events: Sequence[Event]) -> Event | None:
     """The switch that began and did not end, if any."""
     last = next((e for e in reversed(events) if e.what in (BEGINS, SERVES, STAYED)), None)
     return last if last and last.what == BEGINS else None
+
+
+def explain(fault: BaseException) -> str:
+    """Why a version was not switched to."""
+    if isinstance(fault, KeyboardInterrupt):
+        return INTERRUPTED
+    said = getattr(fault, "reason", "") or getattr(fault, "cause", "")
+    return str(said or type(fault).__name__)
 
 
 def describe(event: Event) -> str:

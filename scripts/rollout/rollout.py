@@ -390,12 +390,6 @@ def _ask_golden(switch: Switch, up_now: Up) -> None:
 
 def _go_back(switch: Switching, up_now: Up, new: Version, how: str, fault: BaseException) -> None:
     old = up_now.version
-    if isinstance(fault, KeyboardInterrupt):
-        why = history.INTERRUPTED
-    elif isinstance(fault, Refused):
-        why = fault.reason
-    else:
-        why = getattr(fault, "cause", None) or type(fault).__name__
     try:
         switch.back(failing=isinstance(fault, Refused) and fault.fails)
     except UserError as second:
@@ -404,7 +398,7 @@ def _go_back(switch: Switching, up_now: Up, new: Version, how: str, fault: BaseE
         remedy = served.brings_up(old.pipeline)
         console.note(f"the server could not be recovered ({second.cause}): {remedy}")
         return
-    up_now.shared.record(history.STAYED, new.number, how, why)
+    up_now.shared.record(history.STAYED, new.number, how, history.explain(fault))
     console.note(f"{old.title} still serves")
 
 

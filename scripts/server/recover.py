@@ -1,7 +1,8 @@
-"""Undoes a switch that was interrupted, by kill -9 or a power failure say."""
+"""Undoes a switch, or a `make up`, that was interrupted, by kill -9 or a power failure say."""
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 
 from scripts.base import console, lock
 from scripts.base.errors import UserError
@@ -10,8 +11,10 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.repository import history, live, model_folders
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
-from scripts.server.served import serving
+from scripts.server import layouts
+from scripts.server.served import name_cut_off, serving
 from scripts.server.triton.control import Control
+from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 from scripts.stacks.state import State
 
@@ -34,23 +37,25 @@ def recover(server: State | None, version: Version, shared: Shared) -> bool:
     cut = history.cut_off(history.read(version.pipeline))
     if cut is None:
         return True
-    console.note(
-        f"the {cut.how} of version {cut.version} was interrupted; {version.title} stays live"
-    )
+    what = name_cut_off(version.pipeline, cut)
+    console.note(f"{what} was interrupted; {version.title} stays live")
     try:
         if server:
-            limit = server.settings_at_start.start_timeout
+            settings = server.settings_at_start.fill_from(version.settings)
             stack = flavour.stack_of(server)
             if stack.many:
-                live.place(version, live.REPOSITORY)
-                _leave_only(version, stack.engine)
+                layouts.lay_out_alone(version, settings, stack.engine)
                 if server.pipelines.get(version.pipeline.ensemble) == version.number:
                     stack.many.go_back(server)
                 else:  # the other one had come to its end, and was not recorded
                     stack.many.load(server, version)
             else:
                 with lock.hands_off():
-                    _recover(Control(server.admin, limit), stack.engine, version, shared)
+                    control = Control(server.admin, settings.start_timeout)
+                    _recover(control, stack.engine, settings, version, shared)
+                found = layouts.fingerprint(stack, server.settings_at_start, server.pipelines)
+                if found != server.fingerprint:  # of the other one, which `make up` is not to meet
+                    replace(server, fingerprint="").save()
     except UserError as fault:
         console.note(f"the server cannot be recovered ({fault.cause})")
         return False
@@ -58,15 +63,19 @@ def recover(server: State | None, version: Version, shared: Shared) -> bool:
     return True
 
 
-def _recover(control: Control, engine: Engine, version: Version, shared: Shared) -> None:
+def _recover(
+    control: Control, engine: Engine, settings: Settings, version: Version, shared: Shared
+) -> None:
     """From any point of a switch: this version alone, and nothing pinned."""
+    # Else `lay_out` writes them, and nobody knows which have changed.
+    alike = model_folders.write_labels(version.pipeline, version.workspace, engine, live.REPOSITORY)
     # Some may be gone already, and a server that has ended starts again with them alone.
-    live.place(version, live.REPOSITORY)
-    shared.push_live()
+    layouts.lay_out(version, layouts.layout(settings, engine), live.REPOSITORY)
+    shared.push_live(*alike)
     # If a folder were removed while it is loading, the model's process would end silently, and
     # Triton would wait for it forever.
     control.wait_for(version.models)
-    serve_alone(control, engine, version, shared, version.models)
+    serve_alone(control, engine, version, shared, [*version.models, *alike])
 
 
 def serve_alone(

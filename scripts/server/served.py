@@ -36,13 +36,17 @@ def brings_up(pipeline: Pipeline) -> str:
     return state.name_start() if pipeline.is_main else f"make up{pipeline.option}"
 
 
+def name_cut_off(pipeline: Pipeline, cut: Event) -> str:
+    """A switch that began and did not end, or a try of a version."""
+    return f"make {cut.how} of {f'{pipeline.mark} version {cut.version}'.strip()}"
+
+
 def explain_cut_off(pipeline: Pipeline, cut: Event) -> str:
-    """A switch that began and did not end, in which either version may answer, or a try of one."""
-    what = f"the {cut.how} of {f'{pipeline.mark} version {cut.version}'.strip()}"
+    """Either version may answer: what is tried beside the live one, too, after a restart."""
+    what = name_cut_off(pipeline, cut)
     if holder := lock.find_holder(lock.OF_CHANGES):
         return f"{what} is under way ({holder})"
-    may = "be asked copies still" if cut.how == history.SHADOW else "be what answers"
-    return f"{what} was interrupted, and it may {may}; to recover: {brings_up(pipeline)}"
+    return f"{what} was interrupted, and it may be what answers; to recover: {brings_up(pipeline)}"
 
 
 def describe_server(server: State, version: Version) -> str:

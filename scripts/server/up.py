@@ -81,7 +81,8 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         _furnish(main)
         version = _build_or_keep(stack, settings, main, seed, shared)
         with ExitStack() as settled:
-            with _lay_out_as_before(state.load(), seed, settings):
+            as_before = partial(_lay_out_as_before, state.load(), shared)
+            with _begun(version, seed, shared, as_before):
                 how = lay_out_alone(version, settings, stack.engine)
                 _keep_beside(pipelines.find_noted())
                 if elsewhere:
@@ -116,29 +117,45 @@ def bring_up_beside(pipeline: Pipeline) -> State:
         _furnish(pipeline)
         before = hash_layout(pipeline)
         version = _build_or_keep(stack, settings, pipeline, seed, shared)
-        try:
+        with _begun(version, seed, shared, partial(_serve_as_before, server, version)):
             lay_out_alone(version, settings, stack.engine)
             if stack.many:
                 server = stack.many.load(server, version)
             else:
                 loaded_beside.load(server, pipeline, hash_layout(pipeline) != before)
-        except BaseException:  # Ctrl-C too
-            if seed and not stack.many:
-                with interrupts.ignore_interrupts(), suppress(UserError):  # why is what to tell
-                    _serve_as_before(server, seed, version)
-            raise
         _record(shared, version, seed, settings)
         console.note(f"up: {describe_server(server, version)}", version=version.number)
     return server
 
 
-def _serve_as_before(server: State, seed: Version, version: Version) -> None:
+@contextmanager
+def _begun(
+    version: Version, seed: Version | None, shared: Shared, undo: Callable[[Version], bool]
+) -> Iterator[None]:
+    """Noted, so that the next command undoes it (`recover`) if this one is killed while its files
+    are laid out, and another version is the live one. `undo` says whether that serves again."""
+    if seed and version != seed:
+        shared.record(history.BEGINS, version.number, "up")
+    try:
+        yield
+    except BaseException as fault:  # Ctrl-C too, and a second one is not to interrupt the way back
+        with interrupts.ignore_interrupts(), suppress(UserError):  # why it failed is what to tell
+            if seed and undo(seed) and version != seed:
+                why = history.explain(fault)
+                shared.record(history.STAYED, version.number, "up", why)
+        raise
+
+
+def _serve_as_before(server: State, version: Version, seed: Version) -> bool:
     """Else the server would have the new version alone with its next restart."""
-    with suppress(UserError):  # the server may have ended with that load
-        loaded_beside.wait_for(server, version)
-    settings = server.settings_at_start.fill_from(seed.settings)
-    lay_out_alone(seed, settings, flavour.stack_of(server).engine)
-    loaded_beside.load(server, seed.pipeline, changed=True)
+    stack = flavour.stack_of(server)
+    if not stack.many:
+        with suppress(UserError):  # the server may have ended with that load
+            loaded_beside.wait_for(server, version)
+    lay_out_alone(seed, server.settings_at_start.fill_from(seed.settings), stack.engine)
+    if not stack.many:  # which have gone back
+        loaded_beside.load(server, seed.pipeline, changed=True)
+    return True
 
 
 @contextmanager
@@ -366,9 +383,10 @@ def _serve(
         took = _wait(what, partial(_why_not, stack, wanted), settings.start_timeout, version)
     except BaseException as fault:  # Ctrl-C too: leave no server behind that may not work
         if not in_place:
-            if isinstance(fault, UserError):
-                _keep_log(stack)
-            stack.stop()
+            with interrupts.ignore_interrupts():
+                if isinstance(fault, UserError):
+                    _keep_log(stack)
+                stack.stop()
         raise
     state.REFUSED.unlink(missing_ok=True)
     started = replace(state.load() or wanted, took=took)
@@ -415,26 +433,20 @@ def _take_over(
         stack.take_over(known, new)
     except BaseException:
         if state.load() == known:
-            stack.withdraw(new)
+            with interrupts.ignore_interrupts():
+                stack.withdraw(new)
         raise
     console.note(f"up: {describe_server(new, version)}", version=version.number)
     return new
 
 
-@contextmanager
-def _lay_out_as_before(
-    known: State | None, seed: Version | None, settings: Settings
-) -> Iterator[None]:
-    """If no other server comes to serve: the one from before may load its models again."""
-    try:
-        yield
-    except BaseException:  # Ctrl-C too
-        if known and seed and state.load() == known:
-            engine = flavour.stack_of(known).engine
-            lay_out_alone(seed, known.settings_at_start, engine)
-            with suppress(UserError):  # why it failed is what to tell
-                Shared(settings, seed.pipeline).push_live()
-        raise
+def _lay_out_as_before(known: State | None, shared: Shared, seed: Version) -> bool:
+    """If no other server has come to serve: the one from before may load its models again."""
+    now = state.load()
+    if now and now == known:
+        lay_out_alone(seed, known.settings_at_start, flavour.stack_of(known).engine)
+        shared.push_live()
+    return now in (known, None)
 
 
 def announce_silence(seconds: float, why: str) -> str:

@@ -217,11 +217,16 @@ class DockerStack:
         old = self.compose.find("server")
         beside = next(iter(self.compose.find_beside()), None)
         relayed = ("python3", "-m", "bundle_serving.process.relayed", RELAY_FOLDER)
-        code, said = execute(beside, *relayed) if beside else (1, "it is gone")
-        if code:
-            cause = f"the new server does not get the ports ({last_line(said)})"
-            raise UserError(cause, "make up tries it again")
-        new.save()
+        try:
+            code, said = execute(beside, *relayed) if beside else (1, "it is gone")
+            if code:
+                cause = f"the new server does not get the ports ({last_line(said)})"
+                raise UserError(cause, "make up tries it again")
+            new.save()
+        except BaseException:
+            if old:  # it may have got them all the same, and who has them is not withdrawn
+                execute(old, *relayed)
+            raise
         BESIDE.replace(SERVED)
         if old:
             execute(old, "python3", "-m", "bundle_serving.drain", self.run_dir)

@@ -184,7 +184,7 @@ def test_what_has_taken_over_is_noted_whatever_interrupts(served: Project) -> No
     output, _ = make.communicate()
     assert make.returncode and "SIGTERM received" in output
     noted = history.read_text().removeprefix(before).splitlines()
-    assert [json.loads(line)["what"] for line in noted] == ["serves"]
+    assert [json.loads(line)["what"] for line in noted] == ["begins", "serves"]
     assert "up already" in served.made("up", DECODE="full")
     served.made("up", DECODE="reduced")
 

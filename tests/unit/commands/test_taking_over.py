@@ -1,9 +1,14 @@
 """What a `make up` that does not come to its end leaves: the server from before, and its version
 laid out, which it would load again."""
 
+import errno
+import os
+import signal
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock, Mock, call
@@ -13,13 +18,13 @@ import pytest
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU
-from scripts.repository import history, own_pipelines, place
+from scripts.repository import history, model_folders, own_pipelines, place
 from scripts.repository.shared import Shared
 from scripts.rollout import rollout
 from scripts.server import loaded_beside, recover, up
 from scripts.settings import settings
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.stacks import flavour, state
+from scripts.stacks import containers, flavour, state
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.state import State
 
@@ -36,8 +41,10 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> list[State | None]:
 
 
 def make_version(number: int) -> Any:
-    pipeline = SimpleNamespace(ensemble="birds", recipe=MagicMock())
-    return SimpleNamespace(number=number, pipeline=pipeline, serving="birds", title="")
+    pipeline = SimpleNamespace(ensemble="birds", candidate="", mark="", recipe=MagicMock())
+    return SimpleNamespace(
+        number=number, pipeline=pipeline, serving="birds", title="", settings={}, workspace=None
+    )
 
 
 @pytest.fixture
@@ -75,6 +82,8 @@ def test_without_another_server_it_is_laid_out_as_before(
     with pytest.raises((KeyboardInterrupt, UserError)):
         up.bring_up(SETTINGS)
     assert live == [2, 1] and shared.push_live.call_count == 1
+    why = "interrupted" if fault is KeyboardInterrupt else "S3 does not answer"
+    assert shared.record.mock_calls == [call("begins", 2, "up"), call("stayed", 2, "up", why)]
 
 
 @pytest.mark.parametrize("fault", [KeyboardInterrupt, UserError("it does not load", "")])
@@ -94,11 +103,33 @@ def test_beside_the_main_one_too(
     monkeypatch.setattr(up, "loaded_beside", beside)
     monkeypatch.setattr(up, "hash_layout", lambda _: "")
     monkeypatch.setattr(up, "settings_of", lambda *_: SETTINGS)
-    recovered = MagicMock(), MagicMock(), MagicMock(number=1)
+    recovered = MagicMock(), (shared := MagicMock()), MagicMock(number=1)
     monkeypatch.setattr(up, "find_recovered", lambda _: recovered)
     with pytest.raises((KeyboardInterrupt, UserError)):
         up.bring_up_beside(MagicMock())
     assert done == ["waited at [2]"] and live == [2, 1] and beside.load.call_count == 2
+    assert [each.args[0] for each in shared.record.mock_calls] == ["begins", "stayed"]
+    beside.load.side_effect = [KeyboardInterrupt, UserError("the server does not answer", "")]
+    with pytest.raises(KeyboardInterrupt):
+        up.bring_up_beside(MagicMock())
+    # The next command sees to it.
+    assert [each.args[0] for each in shared.record.mock_calls] == ["begins", "stayed", "begins"]
+
+
+def test_several_servers_have_gone_back_by_themselves(
+    live: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many, shared = MagicMock(load=Mock(side_effect=KeyboardInterrupt)), MagicMock()
+    stack = MagicMock(many=many)
+    monkeypatch.setattr(up, "flavour", MagicMock(stack=lambda *_: stack, stack_of=lambda _: stack))
+    monkeypatch.setattr(up, "hash_layout", lambda _: "")
+    monkeypatch.setattr(up, "settings_of", lambda *_: SETTINGS)
+    recovered = MagicMock(), shared, MagicMock(number=1)
+    monkeypatch.setattr(up, "find_recovered", lambda _: recovered)
+    with pytest.raises(KeyboardInterrupt):
+        up.bring_up_beside(MagicMock())
+    assert live == [2, 1] and many.load.call_count == 1
+    assert [each.args[0] for each in shared.record.mock_calls] == ["begins", "stayed"]
 
 
 @pytest.mark.parametrize(
@@ -131,9 +162,87 @@ def test_what_another_server_has_stays_laid_out(
         raise UserError("the server from before does not end", "")
 
     monkeypatch.setattr(up, "_serve", serve)
+    shared = MagicMock()
+    monkeypatch.setattr(up, "Shared", lambda *_: shared)
     with pytest.raises(UserError, match="does not end"):
         up.bring_up(SETTINGS)
     assert live == [2]
+    assert shared.record.mock_calls == [call("begins", 2, "up")]  # until the next command
+
+
+@pytest.mark.parametrize("is_of_another", [False, True])
+def test_a_make_up_that_was_killed_is_undone(
+    monkeypatch: pytest.MonkeyPatch, is_of_another: bool
+) -> None:
+    """Its version is laid out, and perhaps what serves: what is live is loaded by its name, with
+    its own config. What is noted of a server that was started with the other one fits no `make up`
+    any more, which would find it up already."""
+    done, saved = list[str](), list[State]()
+    begun = history.Event("", history.BEGINS, 2, "up")
+    version, shared = make_version(1), MagicMock()
+    control = MagicMock(in_use=lambda _, models: [*models])
+    control.wait_for = lambda _: done.append("waited")
+    control.load = lambda model, config: done.append(f"{model}: {config}")
+    version.models = {"network": 1}
+    monkeypatch.setattr(recover, "Control", lambda *_: control)
+    monkeypatch.setattr(flavour, "stack_of", lambda _: MagicMock(many=None))
+    monkeypatch.setattr(history, "read", lambda _: [begun])
+    monkeypatch.setattr(State, "save", lambda server: saved.append(server))
+    monkeypatch.setattr(
+        recover,
+        "layouts",
+        SimpleNamespace(
+            layout=lambda *_: "as before",
+            lay_out=lambda version, how, _: done.append(f"{version.number} laid out {how}"),
+            fingerprint=lambda *_: "another" if is_of_another else KNOWN.fingerprint,
+        ),
+    )
+    monkeypatch.setattr(recover, "_leave_only", lambda *_: [])
+    labels = Mock(return_value=["alike"])
+    monkeypatch.setattr(model_folders, "write_labels", labels)
+    read = lambda _, model, engine: f"config of {model}"  # noqa: E731
+    monkeypatch.setattr(model_folders, "config_in_use", read)
+    assert recover.recover(KNOWN, version, shared)
+    assert done == [
+        "1 laid out as before",
+        "waited",
+        *(f"{model}: config of {model}" for model in ("network", "alike", "birds")),
+    ]
+    assert saved == [replace(KNOWN, fingerprint="")] * is_of_another
+    shared.record.assert_called_once_with(history.STAYED, 2, "up", history.CUT_OFF)
+
+
+def test_a_second_ctrl_c_interrupts_no_way_back(
+    noted: list[State | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python would raise it in the middle of any of them."""
+    done = list[str]()
+
+    def interrupt(what: str) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+        done.append(what)
+
+    stack: Any = MagicMock(many=None)
+    stack.withdraw = lambda _: interrupt("withdrawn")
+    stack.stop = lambda: interrupt("stopped")
+    monkeypatch.setattr(up, "flavour", SimpleNamespace(stack_of=lambda _: stack))
+    monkeypatch.setattr(up, "lay_out_alone", lambda *_: interrupt("laid out"))
+    monkeypatch.setattr(up, "_wait", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(loaded_beside, "read_remembered", list)
+    version, shared = make_version(2), MagicMock()
+    before = partial(up._lay_out_as_before, KNOWN, shared)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        up._begun(version, make_version(1), shared, before),
+        ExitStack() as settled,
+    ):
+        up._take_over(stack, SETTINGS, version, KNOWN, KNOWN, settled)
+    noted[:] = [None]
+    monkeypatch.setattr(up, "fingerprint", lambda *_: "new")
+    with pytest.raises(KeyboardInterrupt), ExitStack() as settled:
+        up._serve(stack, SETTINGS, version, {}, settled)
+    assert done == ["withdrawn", "laid out", "stopped"]
 
 
 @pytest.mark.parametrize("has_taken_over", [False, True])
@@ -156,9 +265,23 @@ def test_a_server_that_cannot_take_over_is_withdrawn(
     assert withdrawn == ([] if has_taken_over else [replace(new, took=1.5)])
 
 
+def test_a_container_that_may_have_the_ports_all_the_same_loses_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the engine, or the disk, fails right then: who has them would not be withdrawn, but the
+    one from before."""
+    stack, execute = DockerStack(SETTINGS), Mock(return_value=(0, ""))
+    stack.compose = MagicMock(**{"find.return_value": "old", "find_beside.return_value": ["new"]})
+    monkeypatch.setattr(containers, "execute", execute)
+    new: Any = MagicMock(**{"save.side_effect": OSError(errno.ENOSPC, "")})
+    with pytest.raises(OSError):
+        stack.take_over(KNOWN, new)
+    assert [each.args[0] for each in execute.mock_calls] == ["new", "old"]
+
+
 def test_a_container_that_has_ended_takes_over_nothing() -> None:
     stack, there = DockerStack(SETTINGS), MagicMock()
-    there.find_beside.return_value = []
+    there.find_beside.return_value, there.find.return_value = [], None
     stack.compose = there
     with pytest.raises(UserError, match=r"does not get the ports \(it is gone\)"):
         stack.take_over(KNOWN, KNOWN)
@@ -172,11 +295,11 @@ def test_servers_that_had_all_been_replaced_get_the_live_version_back(
     many, shared, version = MagicMock(), MagicMock(), make_version(1)
     begun = history.Event("", history.BEGINS, 2, "rollout")
     monkeypatch.setattr(history, "read", lambda _: [begun])
-    monkeypatch.setattr(recover, "_leave_only", lambda *_: [])
-    monkeypatch.setattr("scripts.repository.live.place", lambda *_: None)
+    laid_out = Mock()
+    monkeypatch.setattr("scripts.server.layouts.lay_out_alone", laid_out)
     monkeypatch.setattr(flavour, "stack_of", lambda _: MagicMock(many=many))
     assert recover.recover(replace(KNOWN, pipelines={"birds": at}), version, shared)
-    assert [each[0] for each in many.method_calls] == [then]
+    assert [each[0] for each in many.method_calls] == [then] and laid_out.call_count == 1
     shared.record.assert_called_once_with(history.STAYED, 2, "rollout", history.CUT_OFF)
 
 
