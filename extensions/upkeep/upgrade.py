@@ -1,15 +1,19 @@
 """What an upgrade has to do here, and why, before any of it is done."""
 
 import hashlib
+import json
+import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 from scripts.artefacts.manifest import why_export
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import DOTENV, ROOT
 from scripts.recipes import folders, pipelines
+from scripts.recipes.image import Image
 from scripts.recipes.layout import CPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, layout_number, model_folders
@@ -46,6 +50,8 @@ def rewrite_files() -> Iterator[str]:
         yield f"build/versions: layout {number} becomes {layout_number.NUMBER}"
     if _key_is_elsewhere():
         yield f"the admin key moves to {admin_key.SHOWN}"
+    for name, _, labels in _find_labels_in_build():
+        yield f"{name}: its labels, which checks write over, move from {labels} to own/"
 
 
 def write() -> None:
@@ -55,10 +61,28 @@ def write() -> None:
     if _key_is_elsewhere():
         files.write(admin_key.PATH, EARLIER_KEY.read_text(), 0o600)
         EARLIER_KEY.unlink()
+    for name, recipe, labels in _find_labels_in_build():
+        # By its name, too, a version knows the file that it was made with.
+        kept = folders.own().networks / name / "labels" / labels.name
+        files.write_bytes(kept, labels.read_bytes())
+        named = f"labels: {json.dumps(os.path.relpath(kept, recipe.parent))}"
+        lines = recipe.read_text().splitlines()
+        lines = [named if line.startswith("labels:") else line for line in lines]
+        files.write(recipe.resolve(), "".join(f"{line}\n" for line in lines))
 
 
 def _key_is_elsewhere() -> bool:
     return EARLIER_KEY.exists() and not admin_key.PATH.exists()
+
+
+def _find_labels_in_build() -> Iterator[tuple[str, Path, Path]]:
+    """Of the user's pipelines, with the recipe's file: 1.5.0 took what a check had written as it
+    lay, which the next one writes over."""
+    for name, file in pipelines.of_the_user().items():
+        recipe = Pipeline(name, file).recipe
+        labels = recipe.labels_file if isinstance(recipe, Image) else None
+        if labels and labels.is_file() and labels.is_relative_to(ROOT / "build"):
+            yield name, file, labels
 
 
 def explain_rebuild(stack: Stack, pipeline: Pipeline) -> str:

@@ -5,10 +5,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from extensions.upkeep import upgrade
+from scripts.artefacts.manifest import lines_of
+from scripts.base import files
 from scripts.base.errors import UserError
-from scripts.repository import archive, layout_number
+from scripts.recipes import folders, schema
+from scripts.recipes.image import Image
+from scripts.repository import archive, custom, layout_number
+from scripts.settings import dotenv_file
 
 
 @pytest.fixture
@@ -52,3 +58,30 @@ def test_settings_are_a_file(versions: Path, name: str, monkeypatch: pytest.Monk
     (versions.parent / name).mkdir()
     with pytest.raises(UserError, match="is a folder"):
         upgrade.require_plain()
+
+
+def test_labels_that_checks_write_over_are_copied(
+    versions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1.5.0 took LABELS=build/eval/birds.txt as it lay."""
+    monkeypatch.setenv("OWN", str(tmp_path / "own"))
+    monkeypatch.setattr(upgrade, "ROOT", tmp_path)
+    monkeypatch.setattr(upgrade, "_key_is_elsewhere", lambda: False)
+    monkeypatch.setattr(dotenv_file, "DOTENV", tmp_path / ".env")
+    made = custom.recipe("birds", {"ARCH": "resnet18", "WEIGHTS": "random"})
+    labels = tmp_path / "build" / "eval" / "birds.txt"
+    files.write(labels, "robin\nwren\n")
+    own = made.model_copy(update={"labels": custom.beside_recipes(labels), "classes": 2})
+    recipe = folders.own().recipes / "birds.yaml"
+    text = yaml.safe_dump(own.model_dump(mode="json", exclude_none=True))
+    files.write(recipe, f"# Mine.\n{text}")
+    assert [change for change in upgrade.rewrite_files() if str(labels) in change]
+    upgrade.write()
+    assert not [change for change in upgrade.rewrite_files() if "labels" in change]
+    labels.unlink()
+    changed = schema.load(recipe)
+    assert isinstance(changed, Image) and changed.labels_file
+    assert changed.labels_file.name == labels.name
+    assert lines_of(changed.labels_file) == ["robin", "wren"]
+    assert changed == own.model_copy(update={"labels": changed.labels})
+    assert recipe.read_text().startswith("# Mine.\n")
