@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from scripts.artefacts.manifest import why_export
 from scripts.base import files
@@ -14,7 +15,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import DOTENV, ROOT
 from scripts.recipes import folders, pipelines
 from scripts.recipes.image import Image
-from scripts.recipes.layout import CPU
+from scripts.recipes.layout import CPU, GPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, layout_number, model_folders
 from scripts.repository.archive import Version
@@ -23,7 +24,11 @@ from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, state
 from scripts.stacks.stack import Stack
+from scripts.steps import plan
 from scripts.steps.engine import Check
+
+if TYPE_CHECKING:
+    from scripts.stacks.gpu import GpuStack
 
 EARLIER_KEY = ROOT / "build" / "run" / "admin.key"
 
@@ -111,6 +116,12 @@ def _explain_rebuild(stack: Stack, version: Version) -> str:
         check = Check(made.cpu_network, pipeline.recipe.computes_in(settings))
         if not check.fits(made.engine):
             return "the engine is checked again: OpenVINO, the processor or the check has changed"
+    # Before it starts, the server's image may not be here.
+    if export and stack.engine is GPU and not made.forest and stack.alive():
+        gpu, shapes = cast("GpuStack", stack), pipeline.recipe.shapes(made, settings)
+        wanted = plan.identity(made.onnx, gpu.gpu, gpu.tensorrt(), shapes)
+        if why := plan.why_build(made.plan, wanted):
+            return f"plan: {why}"
     if changed := ", ".join(_list_changed_programs(stack, settings, version)):
         return f"programs that changed: {changed}"
     return ""

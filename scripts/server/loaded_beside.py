@@ -19,7 +19,7 @@ from scripts.repository import archive, live, model_folders
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.server import layouts
-from scripts.server.served import serving
+from scripts.server.served import brings_up, serving
 from scripts.server.triton.control import Control
 from scripts.stacks import admin_key, flavour
 from scripts.stacks.state import State
@@ -76,7 +76,9 @@ def load_again(server: State, changed: Collection[str]) -> None:
                 Shared(server.settings_at_start, pipelines.main()).push(model)
                 Control(server.grpc, LOAD_TIMEOUT_S).load(model)
         except UserError as fault:
-            console.note(f"{model} could not be loaded again: {fault.cause}; {fault.remedy}")
+            builds = f", or {brings_up(asked[model])}" if model in asked else ""
+            told = f"{fault.cause}; {fault.remedy}{builds}"
+            console.note(f"{model} could not be loaded again: {told}")
 
 
 def read_remembered() -> list[Version]:

@@ -1,20 +1,29 @@
 """What an upgrade finds that nobody made there."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
 
 from extensions.upkeep import upgrade
-from scripts.artefacts.manifest import lines_of
+from scripts.artefacts.gpus import Gpu
+from scripts.artefacts.manifest import Manifest, lines_of
+from scripts.artefacts.workspace import Workspace
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import folders, schema
 from scripts.recipes.image import Image
+from scripts.recipes.layout import GPU
 from scripts.repository import archive, custom, layout_number
+from scripts.server import up
 from scripts.settings import dotenv_file
+from scripts.settings.settings import DEFAULTS, Settings
+from scripts.steps import plan
 
 
 @pytest.fixture
@@ -85,3 +94,29 @@ def test_labels_that_checks_write_over_are_copied(
     assert lines_of(changed.labels_file) == ["robin", "wren"]
     assert changed == own.model_copy(update={"labels": changed.labels})
     assert recipe.read_text().startswith("# Mine.\n")
+
+
+def test_a_plan_of_an_earlier_tensorrt_is_built_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only while a server runs: before, NVIDIA's image of this release may not be here."""
+    monkeypatch.setattr(upgrade, "why_export", lambda *_: "")
+    known = Mock(onnx={"sha256": "0"})
+    monkeypatch.setattr(Manifest, "of_export", lambda _: known)
+    gpu = Gpu("0", "NVIDIA L4", "8.9", "610.43", "24576 MiB")
+    identity = plan.identity(tmp_path, gpu, "11.1.0", {})
+    made = Workspace(tmp_path)
+    files.write(made.plan / GPU.file, "")
+    content = {"identity": identity, "plan": {"sha256": files.sha256(made.plan / GPU.file)}}
+    files.write(made.plan / "manifest.json", json.dumps(content))
+    recipe = Mock(programs=lambda _: [], shapes=lambda *_: {})
+    version: Any = Mock(pipeline=Mock(recipe=recipe), engine=GPU, workspace=made)
+    monkeypatch.setattr(up, "settings_of", lambda *_: Settings(DEFAULTS))
+    for tensorrt, runs, told in (
+        ("11.1.0", True, ""),
+        ("11.2.0", True, "plan: TensorRT: 11.1.0 -> 11.2.0"),
+        ("11.2.0", False, ""),
+    ):
+        stack = Mock(engine=GPU, gpu=gpu, alive=Mock(return_value=runs))
+        stack.tensorrt.return_value = tensorrt
+        assert upgrade._explain_rebuild(stack, version) == told
