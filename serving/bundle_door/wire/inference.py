@@ -17,8 +17,9 @@ from bundle_door.wire.kserve import (
     Inference,
     Input,
     Output,
-    Parameters,
     SharedMemory,
+    Value,
+    decode,
     from_json,
     parse,
 )
@@ -91,10 +92,14 @@ def from_body(
         inputs=[_input(tensor) for tensor in asked.inputs],
         outputs=[_output(output) for output in asked.outputs],
     )
-    by_default = asked.parameters.get("binary_data_output", False)
+    parameters: dict[str, Any] = {
+        name: decode(value, Value, f"the parameter '{name}'")
+        for name, value in asked.parameters.items()
+    }
+    by_default = parameters.pop("binary_data_output", False)
     if not isinstance(by_default, bool):
         raise Refused(400, "the parameter 'binary_data_output' must be true or false")
-    _set_parameters(message.parameters, asked.parameters)
+    _set_parameters(message.parameters, parameters)
     if not may_be_repeated:
         message.parameters[CACHE].bool_param = False
     return Asked(
@@ -255,10 +260,8 @@ def _set_shared_memory(message: Any, parameters: SharedMemory) -> None:
         message["shared_memory_offset"].int64_param = parameters.shared_memory_offset
 
 
-def _set_parameters(message: Any, parameters: Parameters) -> None:
+def _set_parameters(message: Any, parameters: Mapping[str, Any]) -> None:
     for name, value in parameters.items():
-        if name == "binary_data_output":
-            continue
         if isinstance(value, bool):
             message[name].bool_param = value
         elif isinstance(value, str):

@@ -8,8 +8,11 @@ import math
 import os
 import random
 import re
+import struct
+import time
 import weakref
 import zlib
+from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,6 +133,8 @@ REFUSED: dict[str, tuple[dict[str, Any], bytes, str]] = {
     "unevenly nested": ({"data": [[1], 2]}, b"", "Expected `array`, got `int`"),
     "a fraction": ({"data": [1, 2.5]}, b"", "not INT32: Expected `int`, got `float`"),
     "out of range": ({"data": [1, 2**31]}, b"", "a value beyond INT32"),
+    "a float out of range": ({"datatype": "FP64", "data": [1, 10**400]}, b"", "out of range"),
+    "no number": ({"datatype": "FP64", "data": [1e300, True]}, b"", "got `bool` - at"),
     "no such datatype": ({"datatype": "INT128"}, b"", "Invalid enum value 'INT128'"),
     "half floats in JSON": ({"datatype": "FP16"}, b"", "FP16 cannot be sent as JSON"),
     "an unknown field": ({"dat": []}, b"", "unknown field `dat`"),
@@ -170,7 +175,7 @@ def test_binary_data_fits_its_shape(size: int, binary: bytes, cause: str) -> Non
         (b'{"id":"\xff"}', "not UTF-8"),
         (b'{"inputs":[]}]', "trailing characters"),
         (b'{"inputs":[],"parameters":{"binary_data_output":1}}', "must be true or false"),
-        (b'{"inputs":[],"parameters":{"a":[]}}', "parameters"),
+        (b'{"inputs":[],"parameters":{"a":[]}}', "the parameter 'a': Expected"),
         (b'{"inputs":[],"parameters":{"a":18446744073709551616}}', "64 bits|out of range"),
     ],
 )
@@ -334,6 +339,20 @@ def test_values_of_which_python_would_make_many_objects(
     with pytest.raises(Refused, match="more than 500000 lists or texts") as refusal:
         from_json(data.encode(), datatype, shape, "IN")
     assert refusal.value.status == 413
+
+
+def test_numbers_near_the_limits_take_no_longer() -> None:
+    numbers, limit = b",".join([b"1e308"] * 100_000), 1.7976931348623157e308
+    began = time.process_time()
+    assert from_json(b"[[%b]]" % numbers, "FP64", [1, 100_000], "IN")[:8] == struct.pack("d", 1e308)
+    names = b'"a":' + numbers.replace(b",", b',"a":')
+    text = b'{"inputs":[],"parameters":{%b}}' % names
+    assert message(text, len(text)).parameters["a"].double_param == 1e308
+    assert time.process_time() - began < 0.5
+    told = array("d", [limit, -limit, 5e-324, 1e-300, -0.0, 2**64])
+    assert from_json(json.dumps(told.tolist()).encode(), "FP64", [6], "IN") == told.tobytes()
+    with pytest.raises(Refused, match=r"Expected `float` >= -1\.79"):
+        from_json(b"[1,-1e999]", "FP64", [2], "IN")
 
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
