@@ -152,8 +152,8 @@ class Room:
 
     def __init__(self, folder: Path, certificate: Path | None) -> None:
         self._folder = folder
-        self._certificate = certificate
-        self._ends: tuple[int, float | None] = (0, None)  # for the file of this time
+        # A renewed one is shown after the next start alone.
+        self._ends = ends(certificate) if certificate else None
 
     def families(self) -> list[Family]:
         used, limit = find_memory()
@@ -168,19 +168,10 @@ class Room:
                 _gauge("bundle_disk_free_bytes", "Where the versions lie", disk.f_bavail * block),
                 _gauge("bundle_disk_size_bytes", "Of that disk", disk.f_blocks * block),
             ]
-        if (seconds := self._certificate_ends()) is not None:
+        if self._ends is not None:
             name = "bundle_certificate_expires_timestamp_seconds"
-            gauges.append(_gauge(name, "When the certificate of the ports ends", seconds))
+            gauges.append(_gauge(name, "When the certificate of the ports ends", self._ends))
         return list(gauges)
-
-    def _certificate_ends(self) -> float | None:
-        with suppress(OSError):
-            if self._certificate:
-                changed = self._certificate.stat().st_mtime_ns
-                if changed != self._ends[0]:
-                    self._ends = changed, ends(self._certificate)
-                return self._ends[1]
-        return None
 
 
 def _gauge(name: str, description: str, value: float) -> Gauge:
