@@ -21,6 +21,7 @@ from kinds.text.sentences import MINILM
 from scripts.artefacts.shapes import profile
 from scripts.artefacts.step import Step
 from scripts.artefacts.workspace import Workspace
+from scripts.base.errors import UserError
 from scripts.base.paths import expand
 from scripts.base.text import printable
 from scripts.evaluation.labelled import Item, Labelled, read_texts
@@ -132,12 +133,16 @@ class Text(ThreeSteps):
         return math.ceil(self.words.max_seq_len / STEP) * STEP
 
     def ask(self, server: Server, asked: Sequence[str], environment: Mapping[str, str]) -> int:
-        from bundle_client import Client
+        from bundle_client import Client, ClientError
 
-        with Client(**server.known) as client:
-            for judged in client.sentiment(*asked, model=self.ensemble):
-                for_people = f"{printable(judged.label)}  {judged.score:.2%}"
-                print(json.dumps(asdict(judged)) if environment.get("JSON") else for_people)
+        try:
+            with Client(**server.known) as client:
+                found = client.sentiment(*asked, model=self.ensemble)
+        except ClientError as fault:
+            raise UserError(fault.cause, fault.remedy) from None
+        for judged in found:
+            for_people = f"{printable(judged.label)}  {judged.score:.2%}"
+            print(json.dumps(asdict(judged)) if environment.get("JSON") else for_people)
         return 0
 
     def question(self, source: bytes) -> Question:

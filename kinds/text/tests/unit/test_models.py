@@ -1,10 +1,14 @@
-"""What its models are made for."""
+"""What its models are made for, and how they are asked."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from bundle_client import Client, TextRefused
 from scripts.artefacts.workspace import Workspace
+from scripts.base.errors import UserError
 from scripts.recipes import configs, pipelines
 from scripts.recipes.layout import CPU
 from scripts.server.layouts import layout
@@ -32,3 +36,14 @@ def test_a_label_with_a_comma_is_refused() -> None:
     recipe = pipelines.find_pipeline("sentiment").recipe
     with pytest.raises(ValueError, match=r"labels\.1"):
         type(recipe).model_validate(recipe.model_dump() | {"labels": ("bad", "good, fine")})
+
+
+def test_a_refusal_of_the_servers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise TextRefused("too long", "send less")
+
+    monkeypatch.setattr(Client, "sentiment", refuse)
+    recipe, server = pipelines.find_pipeline("sentiment").recipe, SimpleNamespace(known={})
+    with pytest.raises(UserError, match="too long") as told:
+        recipe.ask(cast(Any, server), ["What a day!"], {})
+    assert told.value.remedy == "send less"
