@@ -82,7 +82,7 @@ def files_in(source: Source, kind: Kind = PICTURES) -> list[Source]:
         return []
     try:
         return [*list_files(source, kind)]
-    except OSError:
+    except (OSError, ValueError):
         return []
 
 
@@ -229,7 +229,7 @@ def image_file(image: "Image") -> bytes:
             upright.save(file, "TIFF")
         else:
             for_png(upright).save(file, "PNG", compress_level=0)
-    except (OSError, ValueError) as exc:  # Pillow reads the file only now
+    except Exception as exc:  # Pillow reads the file only now, and has no error of its own
         raise SourceError(f"the image cannot be read ({exc})", "check its file") from exc
     return file.getvalue()
 

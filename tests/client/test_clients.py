@@ -1,6 +1,7 @@
 """Both clients against a server that does as it is told."""
 
 import asyncio
+import io
 import sys
 import threading
 import time
@@ -14,6 +15,7 @@ from subprocess import run
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from bundle_client import (
     AsyncClient,
@@ -256,6 +258,19 @@ def test_one_failure_does_not_stop_the_others(stand_in: StandIn, many: Many) -> 
     kinds = [type(r.error).__name__ if r.error else r.labels[0].label for r in results]
     assert kinds == [
         *("one", "PictureRefused", "SourceError", "ServerFault", "two", "ServerFault", "three")
+    ]
+
+
+@both
+def test_what_no_file_can_be_does_not_stop_the_others(stand_in: StandIn, many: Many) -> None:
+    """A picture that Pillow has opened, and cannot read; and a path that the system cannot."""
+    file = io.BytesIO()
+    Image.effect_noise((300, 300), 50).save(file, "PNG")
+    second = file.getvalue().rindex(b"IDAT")
+    damaged = Image.open(io.BytesIO(file.getvalue()[:second] + bytes(4)))
+    results = many(stand_in.url, [b"one", damaged, "a\0b.jpg", b"two"], 2)
+    assert [type(result.error) for result in results] == [
+        *(type(None), SourceError, SourceError, type(None))
     ]
 
 
