@@ -24,6 +24,7 @@ OF_THE_MACHINE = {
     errno.EROFS: "run it in a copy of the project on a disk that can be written to",
     errno.EMFILE: "raise the limit (ulimit -n 4096), then run it again",
     errno.ENFILE: "close other programs, or raise fs.file-max, then run it again",
+    errno.E2BIG: "name their folder, or fewer files at a time",
     errno.ENAMETOOLONG: OTHER,
     errno.ENOTDIR: OTHER,
     errno.EEXIST: OTHER,  # a file, where a folder is to be

@@ -155,6 +155,7 @@ class TheirError(Exception):
         (errno.EROFS, "written to"),
         (errno.EMFILE, "ulimit -n"),
         (errno.EACCES, "owns"),
+        (errno.E2BIG, "fewer files"),
         (errno.ENAMETOOLONG, "name another"),
         (errno.ENOTDIR, "name another"),
         (errno.EEXIST, "name another"),
