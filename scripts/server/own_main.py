@@ -131,7 +131,7 @@ def _take_in(
 
 def _settle_name(given: Mapping[str, str], settings: Settings, typed: Mapping[str, str]) -> str:
     """Of one network and one main pipeline, not of two."""
-    name = given.get("NAME") or _make_name(given)
+    name = given.get("NAME") or _find_name(given)
     own_pipelines.require_a_name(name)
     if settings.main and settings.main != name:
         raise UserError(
@@ -151,6 +151,15 @@ def _list_given(typed: Mapping[str, str]) -> dict[str, str]:
     written = {**dotenv_file.read(DOTENV), **typed}
     given = {word: text for word in WORDS if (text := written.get(word, "").strip())}
     return given if {*OWN} & given.keys() else {}
+
+
+def _find_name(given: Mapping[str, str]) -> str:
+    """Another than its own, if it was taken in by that: 1.5.0 took the computer's in WSL 2."""
+    notes = sorted(folders.own().networks.glob(f"*/{own_pipelines.GIVEN}"))
+    made = [each.parent.name for each in notes if given.items() <= files.read_json(each).items()]
+    there = [name for name in made if name in pipelines.recipes()]
+    name = _make_name(given)
+    return name if name in there or not there else there[0]
 
 
 def _make_name(given: Mapping[str, str]) -> str:

@@ -34,7 +34,7 @@ from scripts.repository.own_pipelines import (
     write_pipeline,
 )
 from scripts.repository.sources import find_source, require_trusted
-from scripts.server import engines, own_network
+from scripts.server import engines, own_main, own_network
 from scripts.server.agreeing import require_shown, samples
 from scripts.settings.settings import Settings
 
@@ -234,6 +234,25 @@ def test_what_an_earlier_release_took_in_from_there_stays_if_it_is_the_users(
         files.write(folder / beside, json.dumps({"FROM": str(network), "LABELS": str(labels)}))
     own_pipelines.remove(pipeline)
     assert folder.exists() == (beside in ("", "given.json"))
+
+
+def test_what_was_taken_in_by_another_name_is_not_taken_in_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1.5.0 took the computer's in WSL 2, where nobody gave any."""
+    monkeypatch.setenv("OWN", str(tmp_path / "own"))
+    own, given = folders.own(), {"FROM": "own/birds.onnx"}
+    for name, labels in (("DESKTOP-1", "own/birds.txt"), ("Wrens", "own/wrens.txt")):
+        noted = json.dumps(given | {"LABELS": labels, "NAME": name})
+        files.write(own.networks / name / own_pipelines.GIVEN, noted)
+        assert own_main._find_name(given) == "birds"  # of which there is a folder alone
+    for name in ("DESKTOP-1", "Wrens"):
+        files.write(own.recipes / f"{name}.yaml", "")
+    assert own_main._find_name(given | {"LABELS": "own/wrens.txt"}) == "Wrens"
+    assert own_main._find_name(given) == "DESKTOP-1"
+    files.write(own.recipes / "birds.yaml", "")
+    files.write(own.networks / "birds" / own_pipelines.GIVEN, json.dumps(given))
+    assert own_main._find_name(given) == "birds"
 
 
 def test_an_addition_that_was_killed_can_be_removed(
