@@ -2,6 +2,7 @@
 deploy/kubernetes, with the secrets beside it."""
 
 import hashlib
+import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -52,6 +53,8 @@ PROOFS = "proofs"
 # Of base/deployment.yaml and the GPU's overlay.
 USUAL_CORES = 2
 UNITS = {"k": "Ki", "m": "Mi", "g": "Gi"}
+# Of the keeper, whatever START_TIMEOUT is; and how often the probe looks, which waits longer.
+LEAST_START_S, PROBE_S = 300, 5
 # A pod whose volume `state` has more than its limit is evicted.
 BESIDE_KEPT_MB = 200
 
@@ -186,6 +189,7 @@ def _environment(
     settings: Settings, elsewhere: Place | None, proofs: Mapping[str, Path]
 ) -> dict[str, str]:
     environment = {name: settings[name] for name in (*names(DOOR), "CACHE_MB", "BIND")}
+    environment["START_TIMEOUT"] = str(math.ceil(settings.start_timeout))
     # On a volume that a job fills it is noted in the repository.
     known = elsewhere or settings.flavour == FLAVOUR
     main = pipelines.main().ensemble
@@ -209,10 +213,12 @@ def _overlay(
     on_gpu, limit = settings.flavour == "gpu", requests(settings)["memory"]
     shared = quantity(memory.shm_size(settings))
     kept = f"{int(settings['KEEP_MB']) + BESIDE_KEPT_MB}Mi"
+    looks = math.ceil((max(LEAST_START_S, int(environment["START_TIMEOUT"])) + 60) / PROBE_S)
     patches = [
         *_reaching(environment.get(ENDPOINT, ""), with_dns=elsewhere is not None),
         _patch("Deployment", f"{CONTAINER}/resources/requests/memory", limit),
         _patch("Deployment", f"{CONTAINER}/resources/limits/memory", limit),
+        _patch("Deployment", f"{CONTAINER}/startupProbe/failureThreshold", looks),
         _patch("Deployment", "/spec/template/spec/volumes/2/emptyDir/sizeLimit", shared),
         _patch("Deployment", "/spec/template/spec/volumes/6/emptyDir/sizeLimit", kept),
     ]

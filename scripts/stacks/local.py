@@ -159,7 +159,8 @@ class LocalStack:
         elsewhere = place.find(self._settings)
         command += elsewhere.list_options() if elsewhere else ["--repository", live.REPOSITORY]
         environment = exposure.environment(self._settings)
-        environment |= {name: self._settings[name] for name in ("CACHE_MB", "CORES")}
+        others = ("CACHE_MB", "CORES", "START_TIMEOUT")
+        environment |= {name: self._settings[name] for name in others}
         environment["STATE_FOLDER"] = str(RUN)
         mode = 0o640 if is_shared() else 0o600
         opener = partial(os.open, mode=mode)  # for what clients send is in it

@@ -49,7 +49,7 @@ from bundle_serving.process.processes import Process, family, remove_leftovers
 from bundle_serving.process.start_server import DOOR_EXIT_S, EXIT_TIMEOUT_S
 from bundle_serving.protocol import local_http
 
-START_S = 300  # until everything is loaded, and the door listens
+START_S = 300  # until everything is loaded, and the door listens; or START_TIMEOUT, if it is longer
 MOST_STARTS = 3  # failed starts of the server
 MOST_LOADS = 3  # failed loads of a pipeline
 ASK_DOOR_S, MOST_SILENT = 5, 3
@@ -277,7 +277,7 @@ class Keeper:
         """Waits until it has loaded what it is to serve from its start, or cannot. Nobody watches
         it meanwhile, for whom a load from S3 may look like a server that hangs."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(START_S):
+            async with asyncio.timeout(self._options.start_s):
                 while server.runs:
                     with suppress(grpc.aio.AioRpcError):
                         if self._options.load_model in await self._triton.ready():
@@ -401,8 +401,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--load-model", metavar="NAME", help="the main pipeline")
     extra = os.environ.get("EXTRA_PIPELINES", "")
     parser.add_argument("--extra-pipelines", metavar="NAMES", default=extra, help="from its start")
+    start_s = max(START_S, float(os.environ.get("START_TIMEOUT") or 0))
+    parser.set_defaults(start_s=start_s)
     patience = "for each of them to load, until it is left out"
-    parser.add_argument("--load-s", type=float, default=START_S, metavar="SECONDS", help=patience)
+    parser.add_argument("--load-s", type=float, default=start_s, metavar="SECONDS", help=patience)
     parser.add_argument("--shm-prefix", default="triton_bundle_")
     later = "only once all is loaded, while this command runs: another server has the ports"
     # A guard of an earlier release names none.

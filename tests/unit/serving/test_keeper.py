@@ -21,12 +21,13 @@ import yaml
 from bundle_door import door
 from bundle_door.paths.metrics import of_keeper
 from bundle_door.watching.measures import text
+from bundle_keeper import __main__ as program
 from bundle_keeper import children, hands, watch
 from bundle_keeper.__main__ import GivenUp, Keeper
 from bundle_keeper.afresh import GIVEN_UP, START_FAILED
 from bundle_keeper.asking import Triton, pb, question
 from bundle_keeper.children import Child
-from bundle_serving.process import keeper_notes, processes, sockets, start_server
+from bundle_serving.process import keeper_notes, main_pipeline, processes, sockets, start_server
 from bundle_serving.process.keeper_notes import MODEL, Notes
 from bundle_serving.process.processes import Process
 from bundle_serving.protocol.kserve import ModelConfig
@@ -53,6 +54,21 @@ def started(notes: Path, codes: str, *options: str) -> subprocess.Popen[bytes]:
 def starts(notes: Path) -> list[list[int]]:
     lines = notes.read_text().splitlines() if notes.exists() else []
     return [[int(number) for number in line.split()] for line in lines]
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("", 300), ("120.000000", 300), ("1e3", 1000)])
+def test_a_start_may_take_as_long_as_is_said(
+    given: str, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = AsyncMock(return_value=0)
+    monkeypatch.setattr(program, "_keep", keep)
+    monkeypatch.setattr(os, "umask", Mock())
+    monkeypatch.setenv("START_TIMEOUT", given)
+    monkeypatch.setenv(main_pipeline.VARIABLE, "")
+    key = str(tmp_path / "admin.key")
+    program.main(["--run-dir", str(tmp_path), "--admin-key-file", key, "--load-model=any"])
+    options, _ = keep.call_args.args
+    assert options.start_s == options.load_s == seconds
 
 
 def test_a_killed_program_is_started_afresh_and_finds_its_children(tmp_path: Path) -> None:

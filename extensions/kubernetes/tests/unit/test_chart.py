@@ -141,7 +141,7 @@ def test_a_pod_that_is_started_again_reads_the_same_settings() -> None:
     [
         {},
         {"INSECURE": "1", "CORES": "3", "MEMORY": "5g", "KEEP": "1%", "KEEP_MB": "5000"},
-        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector.tracing:4319"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector.tracing:4319", "START_TIMEOUT": "611.5"},
         {"FLAVOUR": "gpu", "GPU_MEMORY": "20g"},
     ],
     ids=str,

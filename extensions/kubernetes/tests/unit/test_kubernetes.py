@@ -478,6 +478,15 @@ def test_a_claim_is_made_once_and_stays_as_it_is(target: Path, tmp_path: Path) -
     assert kubectl.apply.call_count == 1 and made["metadata"]["name"] == CLAIM
 
 
+def test_a_pod_may_start_as_long_as_is_said(target: Path, tmp_path: Path) -> None:
+    """And a minute longer: the keeper ends what takes too long, and says why."""
+    for given, seconds in ({}, 360), ({"START_TIMEOUT": "611.5"}, 675):
+        kustomization.write(Settings.load(given, tmp_path / ".env"), REGISTRY)
+        (container,) = one(built(target), "Deployment")["spec"]["template"]["spec"]["containers"]
+        probe = container["startupProbe"]
+        assert probe["failureThreshold"] * probe["periodSeconds"] == seconds
+
+
 @dataclass
 class Folder:
     """In another place, with nothing behind it."""
