@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from scripts.base.errors import UserError
 from scripts.base.files import read_json
 
 # Pillow's numbers of its filters, as Hugging Face writes them.
@@ -54,10 +55,11 @@ def in_folder(folder: Path) -> Found:
         processor = read_json(folder / name)
         processor = processor.get("image_processor", processor)
         if pictures := of_hugging_face(processor):
-            return Found(pictures, labels, _gives(config), name)
+            return Found(pictures, labels, gives_of(config, folder.name), name)
     if pictures := of_timm(config.get("pretrained_cfg", config)):
         return Found(pictures, labels, "", "config.json")
-    return Found({}, labels, _gives(config), "config.json") if labels else Found()
+    gives = gives_of(config, folder.name)
+    return Found({}, labels, gives, "config.json") if labels else Found()
 
 
 def of_a_detector(config: Mapping[str, Any]) -> bool:
@@ -66,9 +68,15 @@ def of_a_detector(config: Mapping[str, Any]) -> bool:
     return isinstance(named, list) and any(str(name).endswith(DETECTORS) for name in named)
 
 
-def _gives(config: Mapping[str, Any]) -> str:
-    several = config.get("problem_type") == "multi_label_classification"
-    return "multi-label" if several else ""
+def gives_of(config: Mapping[str, Any], name: str) -> str:
+    """What the network `name` gives, if its config.json says so."""
+    problem = config.get("problem_type")
+    if problem == "regression":
+        raise UserError(
+            f"{name} gives values, not classes (problem_type in its config.json)",
+            "serve it as a function: make add-callable FILE=mine.py",
+        )
+    return "multi-label" if problem == "multi_label_classification" else ""
 
 
 def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:

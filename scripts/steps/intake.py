@@ -244,8 +244,18 @@ def _of_hugging_face(
                     f"{source} is a detector, which is taken from a folder alone",
                     "save it and its processor to one: save_pretrained(folder); FROM=folder",
                 )
+            names = config.id2label
+            if {*names} != {*range(len(names))}:
+                raise UserError(
+                    f"the id2label of {source} does not number its classes from 0",
+                    "number them so in its config.json",
+                )
+            gives = metadata.gives_of(config.to_dict(), source) or "scores"
             module, found = AutoModelForImageClassification.from_pretrained(
-                source, trust_remote_code=trusted, output_loading_info=True
+                source,
+                dtype=torch.float32,
+                trust_remote_code=trusted,
+                output_loading_info=True,
             )
             require_whole(source, module, found)
         except UserError:
@@ -263,11 +273,9 @@ def _of_hugging_face(
                 return logits
 
         pictures = _observe_processor(source, pictures_given, trusted)
-        names = config.id2label
         labels = tuple(str(names[number]) for number in range(len(names)))
-        several = config.problem_type == "multi_label_classification"
     _export(Logits().eval(), size, pictures, path)
-    return Found(pictures, labels, "multi-label" if several else "scores")
+    return Found(pictures, labels, gives)
 
 
 def require_whole(source: str, module: nn.Module, found: Mapping[str, Any]) -> None:

@@ -35,6 +35,35 @@ def test_a_folder_without_the_last_layer(tmp_path: Path) -> None:
         intake.take(str(tmp_path), "default", None, False, tmp_path / "model.onnx")
 
 
+def save_small(folder: Path, kind: torch.dtype = torch.float32, **config: object) -> None:
+    how = transformers.ViTConfig(**LAYERS, image_size=32, **config)
+    transformers.ViTForImageClassification(how).to(kind).save_pretrained(folder)
+    transformers.ViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained(folder)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_a_folder_in_half_precision(kind: torch.dtype, tmp_path: Path) -> None:
+    save_small(tmp_path, kind)
+    intake.take(str(tmp_path), "default", None, False, network := tmp_path / "model.onnx")
+    (taken,) = onnx.load(network).graph.input
+    assert taken.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ({"problem_type": "regression"}, "gives values, not classes"),
+        ({"id2label": {"1": "cat", "2": "dog"}}, "does not number its classes from 0"),
+    ],
+)
+def test_a_config_of_no_classes(said: dict[str, object], cause: str, tmp_path: Path) -> None:
+    save_small(tmp_path)
+    config = json.loads((file := tmp_path / "config.json").read_text())
+    file.write_text(json.dumps(config | said))
+    with pytest.raises(UserError, match=cause):
+        intake.take(str(tmp_path), "default", None, False, tmp_path / "model.onnx")
+
+
 @pytest.mark.parametrize("name", ["test_resnet", "test_vit"])
 def test_the_size_of_a_network_of_timms(name: str, tmp_path: Path) -> None:
     intake.take(f"timm/{name}", "random", (64, 64), False, tmp_path / "model.onnx")

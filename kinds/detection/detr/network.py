@@ -153,7 +153,7 @@ def _load_folder(folder: Path, side: int) -> tuple[nn.Module, Any]:
     without_code = {"trust_remote_code": False}  # None: it asks at the terminal
     with reword_faults(f"transformers cannot read {folder.name} as a detector", ANOTHER):
         module, found = AutoModelForObjectDetection.from_pretrained(
-            folder, output_loading_info=True, **without_code
+            folder, dtype=torch.float32, output_loading_info=True, **without_code
         )
         processor = AutoImageProcessor.from_pretrained(
             folder, size=square, backend="pil", **without_code

@@ -29,6 +29,15 @@ def test_it_finds_what_transformers_finds_or_is_refused(case: Case, tmp_path: Pa
     require_as_expected(case, folder, files)
 
 
+def test_weights_in_half_precision_are_taken_in_single(tmp_path: Path) -> None:
+    from kinds.detection.detr import network  # after torchvision, which foreign.py imports
+
+    module, processor = small("Yolos")
+    module.half().save_pretrained(tmp_path)
+    processor.save_pretrained(tmp_path)
+    assert network.build(tmp_path, SIDE).module.dtype.itemsize == 4
+
+
 def test_each_label_is_a_line(tmp_path: Path) -> None:
     """Others would stand at other numbers than their classes."""
     from kinds.detection.detr import network  # after torchvision, which foreign.py imports
