@@ -13,6 +13,7 @@ from scripts.base.errors import UserError
 
 # After half precision, or a clamp against the logarithm of 0, ends are off by so much.
 SLACK = 0.01
+ROUNDED = 0.5 / 127  # and each number in eight bits, whose sum adds that up
 GIVES = ("scores", "probabilities", "multi-label")
 # Of a vector that was normalised.
 LENGTH = 0.001
@@ -52,8 +53,12 @@ def judge_scores(
         if declared == "probabilities" and not bounded:
             raise UserError(f"{name} gives numbers {ends}, not probabilities", "OUTPUT=scores")
         return Reading(declared, bounded and declared != "scores", "as OUTPUT says")
-    if bounded and not one_class and np.abs(sums - 1).max() <= SLACK:
-        return Reading("probabilities", True, "each picture's numbers sum to 1")
+    if bounded and not one_class:
+        off = np.abs(sums - 1).max()
+        if off <= SLACK:
+            return Reading("probabilities", True, "each picture's numbers sum to 1")
+        if off <= seen.shape[1] * ROUNDED and ends_in_softmax(graph, output):
+            return Reading("probabilities", True, "a softmax's, rounded to eight bits")
     if bounded:
         # A sigmoid keeps to it whatever the input; scores might by chance.
         if not is_bounded(graph, output):
@@ -91,10 +96,14 @@ GIVEN: dict[str, Ends] = {
     "Softplus": (0.0, math.inf),
     **dict.fromkeys(("Tanh", "Softsign", "Erf", "Sin", "Cos"), (-1.0, 1.0)),
 }
+# They give the numbers of their first input.
+PASSING_ON = {
+    *("Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Dropout"),
+    *("DequantizeLinear", "QuantizeLinear"),
+}
 # Their ends are those of their first input.
-KEEPING = {
-    *("Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice"),
-    *("Gather", "DequantizeLinear", "QuantizeLinear", "Dropout", "Round", "Expand"),
+KEEPING = PASSING_ON | {
+    *("Slice", "Gather", "Round", "Expand"),
     *("ReduceMean", "ReduceMax", "ReduceMin", "GlobalAveragePool", "GlobalMaxPool"),
 }
 BETWEEN: dict[str, Callable[[float, float], float]] = {
@@ -117,6 +126,15 @@ def is_bounded(graph: Any, output: str) -> bool:
     """Whether its operators give it numbers from 0 to 1, whatever comes in."""
     low, high = _Graph(graph).ends(output, 0)
     return abs(low) <= SLACK and abs(high - 1) <= SLACK
+
+
+def ends_in_softmax(graph: Any, output: str) -> bool:
+    """Whether its numbers are a softmax's, whatever their shape and their type."""
+    made = _makers(graph)
+    node = made.get(output)
+    while node is not None and node.op_type in PASSING_ON:
+        node = made.get(node.input[0])
+    return node is not None and node.op_type in ("Softmax", "QLinearSoftmax")
 
 
 def is_logarithm(graph: Any, output: str) -> bool:
