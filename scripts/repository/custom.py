@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 # Where labelled pictures will tell how large they are to be.
 TRIED_FIRST = (224, 224)
 # Beside the labels that were found: the same, which the user does not edit.
+# Of weights for torchvision's architectures.
+OTHERWISE = "export yours to ONNX, and give FROM=net.onnx with it"
+ANOTHER_NAME = "give it a pipeline of its own: make add-model NAME=…"
 SAID = ".labels.txt"
 PICTURES = (
     'give keys of a recipe: PICTURES="fit: squash, channels: bgr", or a preprocessor_config.json'
@@ -275,3 +278,14 @@ def labels_given(name: str, given: Any) -> Path | None:
 def beside_recipes(path: Path) -> str:
     """File names in a recipe are relative to it."""
     return os.path.relpath(path, folders.own().recipes)
+    if word := next((word for word in ("OUTPUT", "PICTURES", "SIZE") if given.get(word)), ""):
+        raise UserError(
+            f"{word}= is not for torchvision's networks: they are served as torchvision's own "
+            "weights were trained, with one right label a picture",
+            OTHERWISE,
+        )
+    if len(lines_of(labels)) == 1:
+        raise UserError(
+            f"{labels} has one label, and a softmax over one class says nothing",
+            f"{OTHERWISE}: its one number is read as yes or no",
+        )

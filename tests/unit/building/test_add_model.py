@@ -50,6 +50,7 @@ def network(tmp_path: Path) -> Path:
         helper.make_model(helper.make_graph([node], "net", [pixels], [scores])), tmp_path / "a.onnx"
     )
     (tmp_path / "two.txt").write_text("cat\ndog\n")
+    (tmp_path / "one.txt").write_text("cat\n")
     (tmp_path / "gap.txt").write_text("cat\n\ndog\n")
     (tmp_path / "no_label.txt").write_text("\n")
     return tmp_path / "a.onnx"
@@ -148,6 +149,11 @@ def test_what_is_there_is_not_taken_for_something_new(name: str) -> None:
         require_new(Pipeline(name, recipe(name, {"ARCH": "resnet18"})))
 
 
+        ({"ONNX": "a.onnx", "LABELS": "one.txt"}, r"has 1 label, and a\.onnx 2 classes"),
+        ({"ARCH": "resnet18", "LABELS": "one.txt"}, "softmax over one class says nothing"),
+        ({"ARCH": "resnet18", "OUTPUT": "multi-label"}, "OUTPUT= is not for torchvision's"),
+        ({"ARCH": "resnet18", "PICTURES": "pad: 1"}, "PICTURES= is not for torchvision's"),
+        ({"ARCH": "resnet18", "SIZE": "64"}, "SIZE= is not for torchvision's"),
 def test_which_networks_pytorch_exports(network: Path) -> None:
     """Of the others, `make images` builds no image with it."""
     own = Pipeline("test_pets", recipe("test_pets", {"ONNX": str(network)}))
