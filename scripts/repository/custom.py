@@ -101,7 +101,7 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
     facts = signature(path, asked, model)
     classes = facts.classes
     if labels:
-        labels_for(known, 2 if classes == 1 else classes, labels, path.name)  # of one: yes, or no
+        labels_for(known, max(2, classes), labels, path.name, of_one=classes == 1)
     elif len(known) == classes:
         labels = _labels_as_found(name)
         for file in (labels, labels.with_name(SAID)):

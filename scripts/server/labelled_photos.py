@@ -24,6 +24,7 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.repository import custom, evaluations
 from scripts.settings import arguments
 from scripts.stacks.stack import Stack
+from scripts.steps.adopt import labels_for
 from scripts.steps.engine import Labels
 
 MOST_JUDGED = 500  # a minute, with a network of 25 million weights on two cores
@@ -93,7 +94,9 @@ def find_pictures(pipeline: Pipeline, stack: Stack) -> Pipeline:
     if arguments.load().pictures or custom.find_said(network).pictures:
         return pipeline
     count = recipe.class_count
-    labels = lines_of(recipe.labels_file) or [f"class {number}" for number in range(count)]
+    # One line for two classes is of one number, or it had been refused.
+    of = lines_of(recipe.labels_file)
+    labels = labels_for(of, count, recipe.labels_file, network.name, of_one=True)
     folder, items = _sample(pipeline, data, labels, MOST_TRIED)
     given = {
         "network": network,

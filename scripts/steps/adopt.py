@@ -56,7 +56,8 @@ def adopt(wanted: Foreign, out: Path) -> None:
     tell(f"  {name} gives {reading.gives}: {reading.why}")
     if not labels:
         tell("  no labels: classes are called by their numbers; LABELS= names a text with theirs")
-    labels = labels_for(labels, reference.shape[1], wanted.labels, name)
+    of_one = numbers.shape[1] == 1
+    labels = labels_for(labels, reference.shape[1], wanted.labels, name, of_one)
     is_rounded = not is_ir(wanted.network) and has_eight_bits(graph.node)
     bound, prepared = (EIGHT_BITS, EIGHT_BITS) if is_rounded else (BOUND, PREPARED)
     conversion = Conversion(form, facts, how, reading, shown.pixels, reference, bound)
@@ -88,11 +89,13 @@ def adopt(wanted: Foreign, out: Path) -> None:
         np.savez_compressed(draft / EXPECTED, scores=expected)
 
 
-def labels_for(labels: list[str], classes: int, source: Path | None, network: str) -> list[str]:
-    """A label for each class; of one class, its opposite too."""
+def labels_for(
+    labels: list[str], classes: int, source: Path | None, network: str, of_one: bool
+) -> list[str]:
+    """A label for each class; of one number, what it is of, and its opposite."""
     if not labels:
         return [f"class {each}" for each in range(classes)]
-    if len(labels) == 1 and classes == 2:
+    if of_one and len(labels) == 1 and classes == 2:
         labels = [f"not {labels[0]}", *labels]
     require_labels(labels, classes, source, network)
     return labels

@@ -34,7 +34,7 @@ from scripts.repository.own_pipelines import (
     write_pipeline,
 )
 from scripts.repository.sources import find_source, require_trusted
-from scripts.server import engines, own_main, own_network
+from scripts.server import engines, labelled_photos, own_main, own_network
 from scripts.server.agreeing import require_shown, samples
 from scripts.settings.settings import Settings
 
@@ -69,17 +69,41 @@ def test_a_recipe_of_a_file(network: Path) -> None:
     assert recipe("pets", {"ONNX": str(network)}).labels_file is None
 
 
-def test_labels_of_a_network_of_one_number(network: Path) -> None:
-    """They are of its two answers: that a picture is not, and that it is."""
+def give_one_number(network: Path) -> None:
     model = load_onnx(network)
     model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 1
     save(model, network)
+
+
+def test_labels_of_a_network_of_one_number(network: Path) -> None:
+    """They are of its two answers: that a picture is not, and that it is."""
+    give_one_number(network)
     for text in ("cat\n", "dog\ncat\n"):
         (labels := network.with_name("two.txt")).write_text(text)
         recipe("pets", {"ONNX": str(network), "LABELS": str(labels)})
     labels.write_text("cat\ndog\nmug\n")
     with pytest.raises(UserError, match=r"has 3 labels, and a\.onnx 2 classes"):
         recipe("pets", {"ONNX": str(network), "LABELS": str(labels)})
+
+
+def test_the_opposite_of_one_label_is_a_class_of_labelled_pictures(
+    network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_one_number(network)
+    labels, data = network.with_name("one.txt"), tmp_path / "val"
+    pets = Pipeline("pets", recipe("pets", {"ONNX": str(network), "LABELS": str(labels)}))
+    for label in ("cat", "not cat"):
+        files.write(data / label / "photo.jpg", "")
+    monkeypatch.setenv("EVAL", str(data))
+
+    def try_pictures(_: Step, *words: str | Path) -> None:
+        items = json.loads(Path(words[words.index("--items") + 1]).read_text())
+        assert sorted(number for _, number in items) == [0, 1]
+        found = {"of": 2, "best": 2, "usual": 2, "tried": {}, "pictures": {}, "order": []}
+        files.write(Path(words[words.index("--out") + 1]), json.dumps(found))
+
+    stack: Any = SimpleNamespace(run_step=try_pictures)
+    assert labelled_photos.find_pictures(pets, stack) == pets
 
 
 def test_labels_are_read_as_they_look(tmp_path: Path) -> None:
