@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +16,11 @@ from pydantic import ValidationError
 
 from scripts import bootstrap
 from scripts.artefacts.manifest import lines_of
+from scripts.artefacts.shapes import sides
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT, VENV, expand, locate
+from scripts.intake.metadata import Found
 from scripts.recipes import folders, pipelines
 from scripts.recipes.configs import LABELS
 from scripts.recipes.image import Image, Pictures
@@ -26,16 +30,15 @@ from scripts.settings import arguments
 from scripts.settings.choices import require_known
 
 if TYPE_CHECKING:
-    from scripts.intake.metadata import Found
     from scripts.intake.signature import Signature
 
-# Where labelled pictures will tell how large they are to be.
-TRIED_FIRST = (224, 224)
-# Beside the labels that were found: the same, which the user does not edit.
 # Of weights for torchvision's architectures.
 OTHERWISE = "export yours to ONNX, and give FROM=net.onnx with it"
 ANOTHER_NAME = "give it a pipeline of its own: make add-model NAME=…"
-SAID = ".labels.txt"
+# Where labelled pictures will tell how large they are to be.
+TRIED_FIRST = (224, 224)
+# In networks/NAME: what its first file said, which the user does not edit.
+SAID = ".said.json"
 PICTURES = (
     'give keys of a recipe: PICTURES="fit: squash, channels: bgr", or a preprocessor_config.json'
 )
@@ -104,8 +107,9 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
         labels_for(known, max(2, classes), labels, path.name, of_one=classes == 1)
     elif len(known) == classes:
         labels = _labels_as_found(name)
-        for file in (labels, labels.with_name(SAID)):
-            files.write(file, "".join(f"{line}\n" for line in _as_lines(known)))
+        files.write(labels, "".join(f"{line}\n" for line in _as_lines(known)))
+    if found.source:
+        files.write(_labels_as_found(name).with_name(SAID), json.dumps(asdict(found)) + "\n")
     return {
         "source": beside_recipes(path),
         "labels": beside_recipes(labels) if labels else "",
@@ -113,7 +117,7 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
         "answers": "",  # which its numbers tell
         "output": output,
         "gives": gives or found.gives,
-        "pictures": _usual(facts) | wanted | {"crop": _crop(facts)} | _margin(facts, wanted),
+        "pictures": _complete(facts, wanted),
     }
 
 
@@ -141,26 +145,65 @@ def _as_lines(labels: Sequence[str]) -> list[str]:
     return [" ".join(label.split()) or f"class {n}" for n, label in enumerate(labels)]
 
 
-def require_same_labels(name: str, recipe: Image, network: Path) -> None:
-    """Of another file for a pipeline whose labels were found in its first, or beside that: if it
-    has its own, they are the same, or those that the user wrote others for."""
+def require_as_said(name: str, recipe: Image, network: Path) -> None:
+    """Of another file for a pipeline: what it says is what the pipeline does, or what the first one
+    said, where the user has other words for that."""
+    first = recipe.path_beside(recipe.source)
+    noted = files.read_json(_labels_as_found(name).with_name(SAID))  # earlier releases wrote none
+    before = [Found(**noted)] if noted else []
+    if first != network and first.is_file():
+        before.append(find_said(first))
+    said = find_said(network)
+    _require_same_labels(name, recipe, network.name, said, before)
+    if said.pictures and before and not recipe.pre:
+        _require_same_pictures(name, recipe, network, said, before)
+    multi = "multi-label"
+    is_known = not said.gives or said.gives in (each.gives for each in before)
+    if not is_known and (said.gives == multi) != (recipe.reading == multi):
+        raise UserError(
+            f"{network.name} gives {said.gives}, and {name} is {recipe.reading}", ANOTHER_NAME
+        )
+
+
+def _require_same_labels(
+    name: str, recipe: Image, network: str, said: Found, before: Sequence[Found]
+) -> None:
+    """If they were found in its first file, or beside that."""
     kept = _labels_as_found(name)
     if recipe.labels_file is None or recipe.labels_file.resolve() != kept.resolve():
         return
-    before = kept.with_name(SAID)  # earlier releases wrote none
-    served, said = lines_of(kept), _as_lines(find_said(network).labels)
-    known = lines_of(before) if before.exists() else served
-    if len(said) != len(served) or said in (served, known):
+    served, wanted = lines_of(kept), _as_lines(said.labels)
+    known = (served, *(_as_lines(each.labels) for each in before))
+    if len(wanted) != len(served) or wanted in known:
         return
-    first = recipe.path_beside(recipe.source)
-    if first != network and first.is_file() and _as_lines(find_said(first).labels) == said:
-        return
-    number = next(n for n, label in enumerate(served) if said[n] != label)
+    number = next(n for n, label in enumerate(served) if wanted[n] != label)
     raise UserError(
-        f"{network.name} calls class {number} {said[number]}, and {kept} calls it {served[number]}",
+        f"{network} calls class {number} {wanted[number]}, and {kept} calls it {served[number]}",
         f"write the labels that are right into that file; if it has them, name a copy of it as "
         f"labels: in {folders.own().recipes / name}.yaml",
     )
+
+
+def _require_same_pictures(
+    name: str, recipe: Image, network: Path, said: Found, before: Sequence[Found]
+) -> None:
+    from scripts.intake.signature import Hints, signature
+
+    if said.pictures in [each.pictures for each in before]:
+        return
+    size, classes = sides(recipe.pictures.crop), recipe.class_count
+    facts = signature(network, Hints(size, None, recipe.output, classes))
+    usual = _first().pictures.model_dump()
+    wanted = Pictures.model_validate(usual | _complete(facts, said.pictures))
+    if str(wanted) != str(recipe.pictures):
+        raise UserError(
+            f"{network.name} wants pictures otherwise than {name} prepares them: {wanted}",
+            f"write that below pictures: in {folders.own().recipes / name}.yaml, or {ANOTHER_NAME}",
+        )
+
+
+def _complete(facts: Signature, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    return {**_usual(facts), **wanted, "crop": _crop(facts), **_margin(facts, wanted)}
 
 
 def _usual(facts: Signature) -> dict[str, Any]:
@@ -252,7 +295,18 @@ def _of_torchvision(name: str, given: Any) -> dict[str, Any]:
         )
     arch = given.get("ARCH") or "resnet50"
     require_known(arch)
+    if word := next((word for word in ("OUTPUT", "PICTURES", "SIZE") if given.get(word)), ""):
+        raise UserError(
+            f"{word}= is not for torchvision's networks: they are served as torchvision's own "
+            "weights were trained, with one right label a picture",
+            OTHERWISE,
+        )
     weights, labels = given.get("WEIGHTS") or "default", labels_given(name, given)
+    if len(lines_of(labels)) == 1:
+        raise UserError(
+            f"{labels} has one label, and a softmax over one class says nothing",
+            f"{OTHERWISE}: its one number is read as yes or no",
+        )
     if weights not in ("default", "random"):
         weights = beside_recipes(locate(expand(weights)))
     return {
@@ -278,14 +332,3 @@ def labels_given(name: str, given: Any) -> Path | None:
 def beside_recipes(path: Path) -> str:
     """File names in a recipe are relative to it."""
     return os.path.relpath(path, folders.own().recipes)
-    if word := next((word for word in ("OUTPUT", "PICTURES", "SIZE") if given.get(word)), ""):
-        raise UserError(
-            f"{word}= is not for torchvision's networks: they are served as torchvision's own "
-            "weights were trained, with one right label a picture",
-            OTHERWISE,
-        )
-    if len(lines_of(labels)) == 1:
-        raise UserError(
-            f"{labels} has one label, and a softmax over one class says nothing",
-            f"{OTHERWISE}: its one number is read as yes or no",
-        )

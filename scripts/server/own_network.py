@@ -166,13 +166,13 @@ def import_version(pipeline: Pipeline, weights: str) -> str:
     return str(made)
 
 
-def require_same_labels(pipeline: Pipeline, settings: Settings, live: Workspace) -> None:
+def require_as_said(pipeline: Pipeline, settings: Settings, live: Workspace) -> None:
     """Of a whole network, if it is another than the live one."""
     recipe, network = pipeline.recipe, Path(settings.weights)
     if not (isinstance(recipe, Image) and network.suffix in WHOLE and network.is_file()):
         return
     if files.sha256(network) != live.manifest.identity.get("sha256"):
-        custom.require_same_labels(pipeline.name, recipe, network)
+        custom.require_as_said(pipeline.name, recipe, network)
 
 
 def describe_publish(pipeline: Pipeline, source: str) -> str:

@@ -28,11 +28,15 @@ def main() -> None:
         call = own_network.describe_publish(pipeline, source)
         remedy = f"for a new version of {pipeline.name}: {call}"
         raise UserError("FROM= begins another pipeline", remedy)
-    if os.environ.get("LABELS"):
-        raise UserError(
-            "a new version has its pipeline's labels, and LABELS= changes nothing",
-            "write others into the file that the pipeline was given, and omit LABELS=",
-        )
+    for word, what, where in (
+        ("LABELS", "labels", "others into the file that the pipeline was given"),
+        ("PICTURES", "way to prepare pictures", f"another into the recipe of {pipeline.name}"),
+    ):
+        if os.environ.get(word):
+            raise UserError(
+                f"a new version has its pipeline's {what}, and {word}= changes nothing",
+                f"write {where}, and omit {word}=",
+            )
     if weights := os.environ.get(Settings.weights.name):
         os.environ[Settings.weights.name] = own_network.import_version(pipeline, weights)
     with lock.one_at_a_time():
@@ -46,7 +50,7 @@ def main() -> None:
                 f"start one: {served.brings_up(pipeline)}",
             )
         settings = up.settings_of(pipeline, known.settings, serving)
-        own_network.require_same_labels(pipeline, settings, serving.workspace)
+        own_network.require_as_said(pipeline, settings, serving.workspace)
         stack = flavour.stack(known.flavour, settings)
         stack.prepare()
         version = up.build_version(stack, settings, pipeline, serving)

@@ -149,6 +149,11 @@ def test_a_recipe_of_an_architecture(network: Path) -> None:
         ({"ONNX": "a.onnx", "LABELS": "a.onnx"}, "labels"),
         ({"ONNX": "a.onnx", "LABELS": "no_label.txt"}, "no_label.txt has no labels"),
         ({"ONNX": "a.onnx", "LABELS": "gap.txt"}, r"has 3 labels \(line 2 is empty\), and"),
+        ({"ONNX": "a.onnx", "LABELS": "one.txt"}, r"has 1 label, and a\.onnx 2 classes"),
+        ({"ARCH": "resnet18", "LABELS": "one.txt"}, "softmax over one class says nothing"),
+        ({"ARCH": "resnet18", "OUTPUT": "multi-label"}, "OUTPUT= is not for torchvision's"),
+        ({"ARCH": "resnet18", "PICTURES": "pad: 1"}, "PICTURES= is not for torchvision's"),
+        ({"ARCH": "resnet18", "SIZE": "64"}, "SIZE= is not for torchvision's"),
     ],
 )
 def test_what_is_refused_at_once(
@@ -173,11 +178,6 @@ def test_what_is_there_is_not_taken_for_something_new(name: str) -> None:
         require_new(Pipeline(name, recipe(name, {"ARCH": "resnet18"})))
 
 
-        ({"ONNX": "a.onnx", "LABELS": "one.txt"}, r"has 1 label, and a\.onnx 2 classes"),
-        ({"ARCH": "resnet18", "LABELS": "one.txt"}, "softmax over one class says nothing"),
-        ({"ARCH": "resnet18", "OUTPUT": "multi-label"}, "OUTPUT= is not for torchvision's"),
-        ({"ARCH": "resnet18", "PICTURES": "pad: 1"}, "PICTURES= is not for torchvision's"),
-        ({"ARCH": "resnet18", "SIZE": "64"}, "SIZE= is not for torchvision's"),
 def test_which_networks_pytorch_exports(network: Path) -> None:
     """Of the others, `make images` builds no image with it."""
     own = Pipeline("test_pets", recipe("test_pets", {"ONNX": str(network)}))
@@ -401,7 +401,7 @@ def test_labels_of_another_file_are_compared_with_those_that_were_found(
     def publish(file: Path, live: str = "") -> None:
         manifest = SimpleNamespace(identity={"sha256": live})
         settings = Settings.load({"WEIGHTS": str(file)}, Path("/none"))
-        own_network.require_same_labels(pets, settings, Mock(manifest=manifest))
+        own_network.require_as_said(pets, settings, Mock(manifest=manifest))
 
     say("black\ncat", "dog")
     made = recipe("pets", {"ONNX": str(network)})
@@ -421,6 +421,38 @@ def test_labels_of_another_file_are_compared_with_those_that_were_found(
     given = {"ONNX": str(network), "LABELS": str(network.with_name("two.txt"))}
     pets = Pipeline("pets", recipe("pets", given))
     publish(network)
+
+
+def test_another_file_wants_pictures_and_is_read_as_the_first(
+    network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OWN", str(tmp_path / "own"))
+
+    def say(beside: Path, mean: float, problem: str = "") -> None:
+        how = {"size": {"height": 112, "width": 112}, "image_mean": [mean] * 3, "resample": 3}
+        (beside.parent / "preprocessor_config.json").write_text(
+            json.dumps(how | {"image_std": [0.5] * 3})
+        )
+        (beside.parent / "config.json").write_text(json.dumps({"problem_type": problem}))
+
+    say(network, 0.5)
+    made = recipe("pets", {"ONNX": str(network), "PICTURES": "interpolation: box"})
+    made = made.model_copy(update={"answers": "single-label"})
+    (other := tmp_path / "later" / "b.onnx").parent.mkdir()
+    shutil.copy(network, other)
+    for file in (other, network):
+        custom.require_as_said("pets", made, file)  # says nothing, or what it had said
+        say(file, 0.25)
+        with pytest.raises(UserError, match=r"pictures otherwise .* bicubic.* - 0\.25/"):
+            custom.require_as_said("pets", made, file)
+        how = {"mean": (0.25,) * 3, "interpolation": "bicubic"}
+        pictures = made.pictures.model_copy(update=how)
+        custom.require_as_said("pets", made.model_copy(update={"pictures": pictures}), file)
+        say(file, 0.5)
+        custom.require_as_said("pets", made, file)
+        say(file, 0.5, "multi_label_classification")
+        with pytest.raises(UserError, match="gives multi-label, and pets is single-label"):
+            custom.require_as_said("pets", made, file)
 
 
 @pytest.mark.parametrize("given", [{"ONNX": "a.onnx"}, {"ARCH": "resnet18", "WEIGHTS": "w.pth"}])
