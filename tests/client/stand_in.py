@@ -23,6 +23,7 @@ class StandIn:
     at_once: int = 0
     most_at_once: int = 0
     refused: int = 0
+    retry_after: str = ""  # what it says where it is busy
     lock: threading.Lock = field(default_factory=threading.Lock)
     pages: dict[str, bytes] = field(default_factory=dict)
     drip: threading.Event = field(default_factory=threading.Event)
@@ -120,6 +121,8 @@ def handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
         def send(self, status: int, body: bytes) -> None:
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
+            if status == 503 and stand_in.retry_after:
+                self.send_header("Retry-After", stand_in.retry_after)
             self.end_headers()
             self.wfile.write(body)
 

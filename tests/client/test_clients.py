@@ -79,6 +79,22 @@ def test_a_busy_server_is_asked_again(
         ask(stand_in.url, b"busy")
 
 
+@pytest.mark.parametrize("ask", [one, one_async])
+def test_a_busy_server_is_left_alone_as_long_as_it_asks(
+    stand_in: StandIn, ask: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in.retry_after, waited, sleep = "17", list[float](), asyncio.sleep
+
+    async def note(seconds: float) -> None:
+        waited.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", note)
+    monkeypatch.setattr(time, "sleep", waited.append)
+    assert ask(stand_in.url, b"busy").labels[0].label == "busy"
+    assert waited == [17, 17]
+
+
 @contextmanager
 def serve(port: int = 0) -> Iterator[int]:
     with ThreadingHTTPServer(("127.0.0.1", port), handler(StandIn())) as server:

@@ -4,6 +4,7 @@ import os
 import socket
 import ssl
 import sys
+from collections.abc import Awaitable
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -12,7 +13,7 @@ from ..answers import Form, question
 from ..errors import NotInstalled, ServerUnreachable
 from ..server import Protocol, Server
 from .faults import unreachable
-from .plain_http import PlainHttp
+from .plain_http import HttpError, PlainHttp, read_message
 
 CONNECT_S = 5.0
 INT32_MAX = 2**31 - 1
@@ -45,26 +46,38 @@ def knock(server: Server) -> None:
         raise unreachable(server.url, exc) from exc
 
 
-class AskingAgain:
-    """An asynchronous HTTP client that takes a connection for what it may be: closed by the server
-    while it was idle, which shows only when it is used. Asking a classifier twice does no harm."""
+def over_http(home: Any, server: Server) -> Any:
+    """tritonclient's asynchronous half."""
+    from aiohttp import ClientOSError, ClientResponse, ServerDisconnectedError
 
-    def __init__(self, stub: Any) -> None:
-        self._stub = stub
+    class Client(home.InferenceServerClient):  # type: ignore[misc]
+        async def _post(self, **question: Any) -> ClientResponse:
+            try:
+                return await take(super()._post(**question))
+            except (ClientOSError, ServerDisconnectedError):
+                # Closed by the server while it was idle, which shows only when it is used. Asking a
+                # classifier twice does no harm.
+                return await take(super()._post(**question))
 
-    async def infer(self, **question: Any) -> Any:
-        from aiohttp import ClientOSError, ServerDisconnectedError
+        async def _get(self, **question: Any) -> ClientResponse:
+            return await take(super()._get(**question))
 
-        try:
-            return await self._stub.infer(**question)
-        except (ClientOSError, ServerDisconnectedError):
-            return await self._stub.infer(**question)
+    async def take(coming: Awaitable[ClientResponse]) -> ClientResponse:
+        """With what tritonclient drops of a refusal: when to ask again."""
+        response = await coming
+        if response.status != 200:
+            message = read_message(await response.read())
+            raise HttpError(message, str(response.status), response.headers.get("Retry-After"))
+        return response
 
-    async def get_server_metadata(self, **options: Any) -> Any:
-        return await self._stub.get_server_metadata(**options)
-
-    async def close(self) -> None:
-        await self._stub.close()
+    # How many requests run at once is decided by the caller, not by the connector.
+    return Client(
+        server.url,
+        conn_limit=0,
+        conn_timeout=server.timeout,
+        ssl=server.tls,
+        ssl_context=make_tls_context(server),
+    )
 
 
 class UnderAName(ssl.SSLContext):
@@ -146,16 +159,7 @@ class Connection:
             self._timeout = {"client_timeout": server.timeout}
             self._as_json = {"as_json": True}
         elif home:
-            # How many requests run at once is decided by the caller, not by the connector.
-            self._stub = AskingAgain(
-                home.InferenceServerClient(
-                    server.url,
-                    conn_limit=0,
-                    conn_timeout=server.timeout,
-                    ssl=server.tls,
-                    ssl_context=make_tls_context(server),
-                )
-            )
+            self._stub = over_http(home, server)
         else:
             self._stub = PlainHttp(server, make_tls_context(server))
 

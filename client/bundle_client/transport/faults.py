@@ -54,8 +54,6 @@ SIGNATURE = re.compile(
 NO_SEQUENCE = "must specify a non-zero or non-empty correlation ID"
 # What the door says of a model's name with a slash in it (bundle_door/front/config).
 ESCAPED_SLASH = "escaped slash"
-# What tritonclient says of an error that is not worded as Triton does it.
-FOREIGN = ("an exception occurred in the client", "client received an empty response")
 # What OpenSSL says of a server without TLS.
 NO_TLS = re.compile(r"WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|record layer failure")
 # What the door, with a 400, says to who speaks none (bundle_door/front/config/listeners.yaml).
@@ -136,7 +134,7 @@ def from_status(exc: Any, url: str, timeout: float) -> ClientError:
         )
     if status in ("413", "RESOURCE_EXHAUSTED"):
         return PictureRefused("larger than the server takes", "send less at once")
-    if not message or message.startswith(FOREIGN):
+    if not message:  # which Triton's errors have
         return ServerFault(
             f"{url} answers HTTP {status}, but not as Triton does",
             "check the address: something else may be listening there",
