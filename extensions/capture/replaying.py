@@ -38,6 +38,7 @@ from scripts.evaluation.share import Share
 from scripts.server.triton.triton_api import Missing
 
 TOGETHER, TIMEOUT_S = 64, 60
+LOOK_S = 1.0
 KSERVE, PLAIN = "/v2/models/", "/classify"
 OVER_GRPC = "/inference.GRPCInferenceService/ModelInfer"
 WORD = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)')
@@ -134,7 +135,7 @@ def replay(
     pasts: Sequence[Past], address: Address, speed: float, tell: Callable[[int], object]
 ) -> tuple[list[Past], list[Present]]:
     """A request that waits, since others wait too long, counts from when it was due. Those that
-    have gone meanwhile are left out."""
+    have gone meanwhile are left out. `tell` is called at least once a second."""
     first, began, own = pasts[0].at, time.monotonic(), threading.local()
 
     def ask(past: Past, due: float) -> Present | None:
@@ -166,7 +167,9 @@ def replay(
         asked = []
         for number, past in enumerate(pasts, 1):
             due = began + (past.at - first) / speed
-            time.sleep(max(0.0, due - time.monotonic()))
+            while (left := due - time.monotonic()) > 0:
+                time.sleep(min(left, LOOK_S))
+                tell(number - 1)
             asked.append(pool.submit(ask, past, due))
             tell(number)
         both = [

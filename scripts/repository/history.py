@@ -28,8 +28,8 @@ REMOVED = "removed"
 EVALUATED = "evaluated"
 # Why a version was not switched to, though it was not rejected.
 INTERRUPTED, CUT_OFF = BROKEN_OFF = "interrupted", "cut off"
-# Of a try that switches nothing.
-SHADOW = "shadow"
+# Of tries that switch nothing.
+SHADOW, REPLAY = UNSEEN = "shadow", "replay"
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def describe(event: Event) -> str:
 def _became(event: Event) -> str:
     if event.what == SERVES and event.how == "rollback":
         return f"rolled back to version {event.version}"
-    if event.what == STAYED and event.how == SHADOW and event.note not in BROKEN_OFF:
+    if event.what == STAYED and event.how in UNSEEN and event.note not in BROKEN_OFF:
         return f"version {event.version} tried unseen"
     phrases = {
         PUBLISHED: "published",

@@ -132,9 +132,9 @@ class Fleet:
     def back(self, failing: bool = False) -> None:
         """`failing`: rather a server fewer meanwhile than one that fails."""
         refused = self._switch_back().fingerprint
+        self._lay_out(self.old)
         if refused != self.server.fingerprint:  # else nothing was laid out yet
             self.stack.keep_log(refused)
-        self._lay_out(self.old)
         if state.load() == self.server:  # the new one never came to serve
             self.stack.go_back(self.server, out_first=failing)
         else:

@@ -21,7 +21,7 @@ from scripts.base.errors import UserError
 from scripts.recipes import configs
 from scripts.recipes.asking import ask_tensors
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import archive, evaluations, history, live
+from scripts.repository import archive, evaluations, history
 from scripts.repository.archive import Version
 from scripts.rollout import preflight, verdict
 from scripts.rollout.counts import Clients
@@ -393,8 +393,6 @@ def _go_back(switch: Switching, up_now: Up, new: Version, how: str, fault: BaseE
     try:
         switch.back(failing=isinstance(fault, Refused) and fault.fails)
     except UserError as second:
-        live.place(old, live.REPOSITORY)
-        live.leave_only(old)
         remedy = served.brings_up(old.pipeline)
         console.note(f"the server could not be recovered ({second.cause}): {remedy}")
         return

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bundle_serving.address import Address
-from bundle_serving.health import reason_not_to_trust
 from scripts.base import console, interrupts, lock, tables
 from scripts.base.errors import UserError
 from scripts.evaluation.sequential import CERTAINTY, count_share, find_lower_bound, find_upper_bound
 from scripts.repository import history
-from scripts.rollout.preflight import STAYS
 from scripts.rollout.rollout import InPlace, prove
 from scripts.rollout.switch import Up
 from scripts.server.triton import triton_api
 
 LOOK_S = 1.0
-# How often it looks whether the server is well, which its keeper leaves alone meanwhile.
-WELL_S = 5.0
 # So long after the end the first copy may still hang, as the door has it.
 LAST_COPY_S = 15.0
 MOST_SHOWN = 10
@@ -102,30 +99,39 @@ def try_unseen(
             f"send the version a share of the requests: make rollout{which} CANARY=10",
         )
     proved = prove(up_now, target, history.SHADOW, judge_labels=False)
-    switch = InPlace(up_now, proved)
-    up_now.shared.record(history.BEGINS, target, history.SHADOW)
-    seen, why = Seen(), ""
+    switch, seen = InPlace(up_now, proved), Seen()
+    with tried_beside(switch, history.SHADOW, lambda: seen.describe(), is_unseen=True):
+        seen = watch_copies(switch, percent, seconds, may_end_early)
+    show(seen, target)
+    return seen
+
+
+@contextmanager
+def tried_beside(
+    switch: InPlace, how: str, describe: Callable[[], str], is_unseen: bool = False
+) -> Iterator[None]:
+    """Ends with the old version alone, whatever happens, and with what is to be said of the new
+    one."""
+    target, shared, why = switch.new.number, switch.shared, ""
+    shared.record(history.BEGINS, target, how)
     with lock.hands_off():
         try:
-            switch.load_beside(is_unseen=True)
-            seen = watch_copies(switch, percent, seconds, may_end_early)
+            switch.load_beside(is_unseen)
+            yield
         except BaseException as fault:
-            why = history.INTERRUPTED if isinstance(fault, KeyboardInterrupt) else str(fault)
+            why = history.explain(fault)
             raise
         finally:
             with interrupts.ignore_interrupts():
                 switch.back()
-                note = why or seen.describe()
-                up_now.shared.record(history.STAYED, target, history.SHADOW, note)
-    show(seen, target)
-    return seen
+                shared.record(history.STAYED, target, how, why or describe())
 
 
 def watch_copies(switch: InPlace, percent: float, seconds: float, may_end_early: bool) -> Seen:
     server = switch.running.server
     triton_api.post(server.http, "/shadows")
     switch.share_with_clients(0, copies=percent)
-    seen, looked = Seen(), time.monotonic()
+    seen = Seen()
     what = f"{switch.new.title} answers copies of {percent:g}% of the requests"
     try:
         with console.waiting(f"{what}, for {seconds:g} s (Ctrl-C: end)") as waiting:
@@ -135,10 +141,7 @@ def watch_copies(switch: InPlace, percent: float, seconds: float, may_end_early:
                 time.sleep(LOOK_S)
                 seen = Seen.read(server.http, switch.new.number)
                 waiting.show(str(seen))
-                if time.monotonic() > looked + WELL_S:
-                    if reason := reason_not_to_trust(server.http, switch.pipeline):
-                        raise UserError(f"the live version does not answer ({reason})", STAYS)
-                    looked = time.monotonic()
+                switch.require_well()
     except KeyboardInterrupt:
         if not may_end_early:
             raise

@@ -9,11 +9,13 @@ The candidate is a separate ensemble, pinned to the new version, so that it can 
 client is sent there.
 """
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
+from bundle_serving.health import reason_not_to_trust
 from bundle_serving.infer import Answer, Question
 from bundle_serving.protocol.kserve import ModelConfig
 from scripts.base.errors import UserError
@@ -21,11 +23,14 @@ from scripts.repository import live, model_folders
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.rollout.labelled import Contest
-from scripts.server.recover import serve_alone
+from scripts.rollout.preflight import STAYS
+from scripts.server.recover import leave_only, serve_alone
 from scripts.server.triton.control import Control, pin_steps, serving_both
 from scripts.settings.settings import Settings
 from scripts.stacks.stack import Stack
 from scripts.stacks.state import State
+
+WELL_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Switch:
         self.control = Control(running.server.admin, running.settings.start_timeout)
         # The ensembles' names.
         self.pipeline, self.candidate = self.new.pipeline.ensemble, self.new.pipeline.candidate
-        self._turned = False
+        self._turned, self._looked = False, time.monotonic()
 
     @cached_property
     def changes(self) -> list[str]:
@@ -103,12 +108,25 @@ class Switch:
     def back(self, failing: bool = False) -> None:
         """Returns to the old version alone, from any point: what settles may have removed it."""
         live.place(self.old, live.REPOSITORY)
-        # One that took too long goes on, and would hang if its folder were removed.
-        self.control.wait_for(self.new.models)
-        if self._turned:
-            with suppress(UserError):  # the old version may be gone; it comes back below
-                self._fix(self.old)
-        self._serve_alone(self.old)
+        try:
+            # One that took too long goes on, and would hang if its folder were removed.
+            self.control.wait_for(self.new.models)
+            if self._turned:
+                with suppress(UserError):  # the old version may be gone; it comes back below
+                    self._fix(self.old)
+            self._serve_alone(self.old)
+        except UserError:  # the server has ended: the next one is to have the old version alone
+            alike = leave_only(self.old, self.engine)
+            with suppress(UserError):
+                self.shared.push_live(*alike)
+            raise
+
+    def require_well(self) -> None:
+        """While nothing else looks: the keeper leaves the server alone meanwhile."""
+        if time.monotonic() > self._looked + WELL_S:
+            if reason := reason_not_to_trust(self.running.server.http, self.pipeline):
+                raise UserError(f"the live version does not answer ({reason})", STAYS)
+            self._looked = time.monotonic()
 
     def _fix(self, version: Version) -> None:
         # The network's labels come later: Triton would reload the network for them, from its config

@@ -84,7 +84,7 @@ def serve_alone(
     """Loads these of its models anew, without the other version, and unpins them. The repository's
     own configs are passed explicitly: a load without a config does nothing if no file is newer, and
     would keep the steps pinned."""
-    alike = _leave_only(version, engine)
+    alike = leave_only(version, engine)
     shared.push_live(*alike)
     with suppress(UserError):  # there may be no candidate
         control.unload(version.pipeline.candidate)
@@ -94,7 +94,7 @@ def serve_alone(
         control.load(model, read(live.REPOSITORY, model, engine))
 
 
-def _leave_only(version: Version, engine: Engine) -> list[str]:
+def leave_only(version: Version, engine: Engine) -> list[str]:
     """Returns the other ensembles whose labels changed with its own."""
     live.leave_only(version)
     made = version.workspace

@@ -14,7 +14,7 @@ Says how many labels changed, how long it took and how many were refused, then a
 processor time a request takes. Nothing of it counts in the server's metrics.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,14 +23,18 @@ from extensions.capture import replaying
 from extensions.capture.arguments import key, of, speed, url
 from extensions.capture.kept import Kept, find_server
 from extensions.capture.replaying import Compared, Past, Present
-from scripts.base import console, interrupts, lock, tables
+from scripts.base import console, lock, tables
 from scripts.base.errors import UserError
 from scripts.measuring import server_side
 from scripts.recipes import pipelines
+from scripts.repository import history
 from scripts.rollout import rollout
 from scripts.rollout.rollout import InPlace
+from scripts.rollout.shadow import tried_beside
 from scripts.settings import arguments
 from scripts.stacks import state
+
+Look = Callable[[], object]
 
 
 def main() -> None:
@@ -44,9 +48,9 @@ def main() -> None:
         return
     server = find_server()
     metrics = server.where(server.settings_at_start.metrics_port)
-    with load_beside(asked.version, pasts) as about:
+    with load_beside(asked.version, pasts) as (about, look):
         before = server_side.parse_processes(server_side.fetch_metrics(metrics))
-        about, presents = ask(about, server.http, pace)
+        about, presents = ask(about, server.http, pace, look)
         after = server_side.parse_processes(server_side.fetch_metrics(metrics))
     spent = sum(server_side.per_picture(before, after, len(about)).values())
     show(about, presents, labels, spent)
@@ -63,10 +67,10 @@ def read(place: str, pictures: str, private: Path | None) -> list[Past]:
 
 
 @contextmanager
-def load_beside(version: int | None, pasts: list[Past]) -> Iterator[list[Past]]:
-    """What is to be asked, once the version is there."""
+def load_beside(version: int | None, pasts: list[Past]) -> Iterator[tuple[list[Past], Look]]:
+    """What is to be asked, once the version is there, and what looks after the server meanwhile."""
     if version is None:
-        yield pasts
+        yield pasts, lambda: None
         return
     pipeline = pipelines.find_asked_pipeline()
     its_own = [past for past in pasts if past.pipeline == pipeline.ensemble]
@@ -74,23 +78,25 @@ def load_beside(version: int | None, pasts: list[Past]) -> Iterator[list[Past]]:
         raise UserError(f"no request of {pipeline.ensemble} was kept", "name another: MODEL=")
     with lock.one_at_a_time():
         up = rollout.find_running_server(pipeline)
-        proved = rollout.prove(up, version, "replay", judge_labels=False)
+        proved = rollout.prove(up, version, history.REPLAY, judge_labels=False)
         switch = InPlace(up, proved)
-        with lock.hands_off():
-            try:
-                switch.load_beside()
-                yield [replaying.ask_instead(past, switch.candidate) for past in its_own]
-            finally:
-                with interrupts.ignore_interrupts():
-                    switch.back()
+        with tried_beside(switch, history.REPLAY, describe=str):
+            instead = [replaying.ask_instead(past, switch.candidate) for past in its_own]
+            yield instead, switch.require_well
 
 
-def ask(pasts: Sequence[Past], address: Address, pace: float) -> tuple[list[Past], list[Present]]:
+def ask(
+    pasts: Sequence[Past], address: Address, pace: float, look: Look = lambda: None
+) -> tuple[list[Past], list[Present]]:
     """What was asked, and what became of it now."""
     seconds = (pasts[-1].at - pasts[0].at) / pace
     what = f"asking {len(pasts):,} requests again, for {seconds:,.0f} s"
     with console.waiting(what) as waiting:
-        tell = lambda count: waiting.show(f"{count:,} of {len(pasts):,}")  # noqa: E731
+
+        def tell(count: int) -> None:
+            look()
+            waiting.show(f"{count:,} of {len(pasts):,}")
+
         asked, presents = replaying.replay(pasts, address, pace, tell)
     if not asked:
         raise UserError("none of them is kept any more", "copy them first: make captured TO=folder")

@@ -9,6 +9,7 @@ const PATIENT_MS = 10_000;
 const BECAME = {
   published: "published", begins: "began", serves: "live", stayed: "not switched to",
 };
+const UNSEEN = ["shadow", "replay"];
 
 // When the server last told.
 let seen = null;
@@ -254,7 +255,7 @@ function moved(each) {
 }
 
 const became = ({ what, how }) =>
-  how === "shadow" ? { begins: "trial began", stayed: "tried unseen" }[what] : BECAME[what] ?? what;
+  UNSEEN.includes(how) ? { begins: "trial began", stayed: "tried unseen" }[what] : BECAME[what] ?? what;
 
 function events(history, names) {
   const all = Object.entries(history).flatMap(([pipeline, list]) =>

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
@@ -31,6 +31,7 @@ from scripts.rollout.preflight import (
     require_trained,
     require_writable,
 )
+from scripts.rollout.rollout import InPlace
 from scripts.rollout.stream import Answer
 from scripts.rollout.switch import Switch
 from scripts.rollout.verdict import Agreement, Figures, is_undecided, objection
@@ -399,6 +400,65 @@ def test_the_way_back_removes_nothing_that_is_loading(
     monkeypatch.setattr("scripts.server.recover.model_folders", MagicMock())
     switch.back()
     assert there == ["1", "2"] and live_numbers(here, network) == ["1"]
+
+
+@pytest.fixture
+def beside(here: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Version 2 beside version 1, on a server that ends with it."""
+    monkeypatch.setattr(shadow, "lock", MagicMock())
+    monkeypatch.setattr("scripts.server.recover.model_folders", MagicMock())
+    first = kept(None, "a network")
+    second = kept(first, "another")
+    live.place(first, live.REPOSITORY)
+    found = InPlace(MagicMock(version=first), MagicMock(new=second))
+    gone = {f"{name}.side_effect": UserError("it has ended", "") for name in ("wait_for", "unload")}
+    found.control = MagicMock(**gone)
+    monkeypatch.setattr(found, "_config", lambda _: ModelConfig())
+    monkeypatch.setattr(found, "share_with_clients", Mock())
+    return found
+
+
+def test_a_server_that_ends_with_a_version_beside_comes_back_with_the_live_one_alone(
+    here: Path, beside: Any
+) -> None:
+    """Triton takes the newest that is there."""
+    with (
+        pytest.raises(UserError, match="it has ended"),
+        shadow.tried_beside(beside, history.REPLAY, str),
+    ):
+        assert live_numbers(here, "resnet50_onnx") == ["1", "2"]
+    assert live_numbers(here, "resnet50_onnx") == ["1"]
+    assert beside.shared.push_live.call_count == 2
+    # The next command sees to the server.
+    beside.shared.record.assert_called_once_with(history.BEGINS, 2, history.REPLAY)
+
+
+def test_what_was_tried_beside_is_in_the_history(here: Path, beside: Any) -> None:
+    beside.control = MagicMock()
+    beside.control.in_use.return_value = []
+    with shadow.tried_beside(beside, history.REPLAY, lambda: "seen"):
+        pass
+    with pytest.raises(KeyboardInterrupt), shadow.tried_beside(beside, history.REPLAY, str):
+        raise KeyboardInterrupt
+    stayed = [each.args for each in beside.shared.record.mock_calls if each.args[0] == STAYED]
+    assert stayed == [(STAYED, 2, "replay", "seen"), (STAYED, 2, "replay", "interrupted")]
+    said = [
+        history.describe(Event("", what, number, how, note)) for what, number, how, note in stayed
+    ]
+    assert said == [
+        "version 2 tried unseen (replay): seen",
+        "version 2 stopped (replay): interrupted",
+    ]
+
+
+def test_a_live_version_that_does_not_answer_ends_the_try(
+    beside: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scripts.rollout.switch.reason_not_to_trust", lambda *_: "refused")
+    beside.require_well()  # not at once
+    monkeypatch.setattr("scripts.rollout.switch.WELL_S", 0.0)
+    with pytest.raises(UserError, match="does not answer"):
+        beside.require_well()
 
 
 def test_a_version_on_trial_says_which_it_is(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

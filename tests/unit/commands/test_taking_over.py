@@ -197,7 +197,7 @@ def test_a_make_up_that_was_killed_is_undone(
             fingerprint=lambda *_: "another" if is_of_another else KNOWN.fingerprint,
         ),
     )
-    monkeypatch.setattr(recover, "_leave_only", lambda *_: [])
+    monkeypatch.setattr(recover, "leave_only", lambda *_: [])
     labels = Mock(return_value=["alike"])
     monkeypatch.setattr(model_folders, "write_labels", labels)
     read = lambda _, model, engine: f"config of {model}"  # noqa: E731
@@ -308,7 +308,7 @@ def test_a_switch_ends_with_one_version_and_no_candidate(monkeypatch: pytest.Mon
     control = MagicMock(in_use=lambda _, models: [*models])
     pipeline = pipelines.Pipeline("birds", MagicMock(ensemble="birds"))
     version: Any = SimpleNamespace(pipeline=pipeline)
-    monkeypatch.setattr(recover, "_leave_only", lambda *_: ["alike"])
+    monkeypatch.setattr(recover, "leave_only", lambda *_: ["alike"])
     monkeypatch.setattr(
         "scripts.repository.model_folders.config_in_use", lambda _, model, engine: f"of {model}"
     )

@@ -99,6 +99,19 @@ def test_nobody_who_answers_is_told() -> None:
     assert "refused" in gone.fault
 
 
+def test_somebody_looks_after_the_server_between_two_requests() -> None:
+    """Hours may lie between them, in which its keeper leaves it alone."""
+
+    def look(count: int) -> None:
+        if count == 1:
+            raise UserError("the live version does not answer", "")
+
+    began = time.monotonic()
+    with pytest.raises(UserError, match="does not answer"), answering() as address:
+        replay([past("1", 0), past("2", 3600)], address, 1, look)
+    assert time.monotonic() - began < 60
+
+
 def test_a_connection_that_ended_while_idle_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = property(lambda _: True, lambda *_: None)  # after each answer, which does not say so
     monkeypatch.setattr(Answering, "close_connection", ended, raising=False)
@@ -113,14 +126,18 @@ def test_another_version_is_asked_what_its_pipeline_was(monkeypatch: pytest.Monk
     monkeypatch.setattr(command, "InPlace", switch)
     monkeypatch.setattr(command, "rollout", Mock())
     monkeypatch.setattr(command, "lock", MagicMock())
+    tried = MagicMock()
+    monkeypatch.setattr(command, "tried_beside", tried)
     asked_for = Mock(ensemble="birds")
     monkeypatch.setattr("scripts.recipes.pipelines.find_asked_pipeline", lambda: asked_for)
     owls, birds = past("1", 0, pipeline="owls"), past("2", 0, pipeline="birds")
-    with command.load_beside(3, [owls, birds]) as asked:
+    with command.load_beside(3, [owls, birds]) as (asked, look):
         assert asked == [replace(birds, path="/classify?model=birds_candidate")]
+        assert look is switch.return_value.require_well
+    assert tried.call_args.args[1] == "replay"
     with pytest.raises(UserError, match="no request of birds"), command.load_beside(3, [owls]):
         pass
-    with command.load_beside(None, [owls, birds]) as asked:
+    with command.load_beside(None, [owls, birds]) as (asked, _):
         assert asked == [owls, birds]
 
 
