@@ -209,6 +209,8 @@ class Connection(asyncio.Protocol):
         stream.end()
 
     def _settings(self, payload: bytes) -> None:
+        if len(payload) % SETTING.size:
+            raise ConnectionAbortedError(f"settings of {len(payload)} bytes")
         for name, value in SETTING.iter_unpack(payload):
             if name == FRAME_BYTES:
                 self._most = value

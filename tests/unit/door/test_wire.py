@@ -75,13 +75,13 @@ def mutate(data: bytes, random: Random) -> bytes:
 
 
 def feed(protocol: asyncio.Protocol, wire: Wire, pieces: Iterable[bytes]) -> None:
-    """As an event loop does: never nothing, and a fault ends the connection."""
+    """As an event loop does: never nothing, and what is refused ends the connection."""
     for piece in filter(None, pieces):
         if wire.closed:
             return
         try:
             protocol.data_received(piece)
-        except Exception as fault:
+        except ConnectionAbortedError as fault:
             wire.close()
             protocol.connection_lost(fault)
 
@@ -108,7 +108,7 @@ async def ask_http1(pieces: Iterable[bytes]) -> bytes:
     connection.connection_lost(None)
     left = asyncio.all_tasks() - running
     async with asyncio.timeout(60):
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*left)
     return wire.written
 
 
