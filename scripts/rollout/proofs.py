@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.base import files
+from scripts.base import console, files
 from scripts.base.paths import ROOT
 from scripts.repository.archive import Version
 
@@ -51,3 +51,8 @@ def write(version: Version, answers: Sequence[Answer]) -> None:
             if draft.stat().st_size <= MOST_BYTES:
                 return
             own = own[: len(own) * 3 // 4]
+            if not own:
+                console.note(
+                    f"{version.title}: its smallest request is too large for a proof, so that a "
+                    "server with it does not prove itself before clients ask it"
+                )

@@ -4,13 +4,18 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from bundle_serving.address import Address
+from bundle_serving.protocol import golden
+from scripts.artefacts.workspace import Workspace
+from scripts.rollout import proofs
 from scripts.rollout.counts import LOOK_S, Clients
 from scripts.rollout.fleet import Fleet, FleetSwitch
 from scripts.rollout.rollout import Refused
@@ -155,6 +160,37 @@ def test_a_judged_one_that_ends_is_a_refusal() -> None:
     fleet.replace_each = ends  # type: ignore[method-assign]
     with pytest.raises(Refused, match="one of its servers ended"):
         turn(fleet, Asked(well))
+
+
+@pytest.mark.parametrize(
+    ("is_own", "said"), [(True, "smallest request is too large for a proof"), (False, "")]
+)
+def test_it_is_told_that_servers_cannot_prove_themselves(
+    is_own: bool,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What a borrowed network answered, they need not."""
+    monkeypatch.setattr(proofs, "FOLDER", tmp_path)
+    noise = np.random.default_rng(1).bytes(proofs.MOST_BYTES + 1)
+    recipe = SimpleNamespace(
+        golden=lambda _: 2 * [{"INPUT": np.frombuffer(noise, np.uint8)}],
+        is_own_answer=lambda _: is_own,
+    )
+    pipeline = SimpleNamespace(ensemble="birds", recipe=recipe)
+    version: Any = SimpleNamespace(
+        number=1,
+        title="version 1",
+        pipeline=pipeline,
+        precision="fp32",
+        workspace=Workspace(tmp_path),
+    )
+    proofs.write(version, 2 * [{"OUTPUT": np.ones((1, 3), np.float32)}])
+    assert golden.load(proofs.path("birds", 1)) == []
+    printed = capsys.readouterr().out
+    assert said in printed and bool(said) == bool(printed)
 
 
 @pytest.mark.parametrize(("now", "scaled"), [("5", [5]), ("3", []), ("", [])])
