@@ -218,10 +218,10 @@ class Store:
         for day in self._list_days():
             lines = self._read_lines(day)
             gone = [line for line in lines if read_line(line).get("id") == id]
+            for file in filter(None, (read_line(line).get("file") for line in gone)):
+                self.folder.remove(file)  # while a line names it, for one that is cut off here
             if gone:
                 self._write_lines(day, [line for line in lines if line not in gone])
-            for file in filter(None, (read_line(line).get("file") for line in gone)):
-                self.folder.remove(file)
             forgotten += len(gone)
         return forgotten
 

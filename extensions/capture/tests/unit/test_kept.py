@@ -124,6 +124,12 @@ class Elsewhere(dict[str, bytes]):
     def write(self, name: str, content: bytes) -> None:
         self[name] = content
 
+    def remove(self, name: str) -> None:
+        del self[name]
+
+    def list(self) -> list[str]:
+        return [*self]
+
 
 def test_what_goes_while_it_is_copied_stops_nothing() -> None:
     """The server makes room for others meanwhile; S3 may be gone after the first of many."""
@@ -146,6 +152,20 @@ def test_what_goes_while_it_is_copied_stops_nothing() -> None:
     assert store.add(records, fetch) == 10
     lines = there["2026-11-27.jsonl"].splitlines()
     assert len(lines) == count - 1 and not any(b'"3.jpg"' in line for line in lines)
+
+
+def test_what_is_to_be_forgotten_is_named_until_it_has_gone() -> None:
+    """Else nobody would find a picture that S3, gone meanwhile, has kept."""
+    there = Elsewhere()
+    store = Store(cast(Folder, there))
+    store.add([record("1") | {"file": "1.jpg"}, record("2") | {"file": "2.jpg"}], str.encode)
+    away = patch.object(there, "remove", side_effect=UserError("nothing is listening", ""))
+    with away, pytest.raises(UserError):
+        store.forget("1")
+    assert {*there} == {"2026-11-27.jsonl", "1.jpg", "2.jpg"}
+    assert store.forget("1") == 1 and store.forget("1") == 0
+    assert {*there} == {"2026-11-27.jsonl", "2.jpg"}
+    assert [each["id"] for each in store.read_records()] == ["2"]
 
 
 def test_a_place_is_called_as_it_was_given() -> None:
