@@ -29,7 +29,7 @@ from dotenv import dotenv_values
 
 from extensions.upkeep import sealed
 from scripts.base import disk, files
-from scripts.base.errors import OTHER, UserError, of_the_machine
+from scripts.base.errors import UserError, refuse_place
 from scripts.base.paths import DOTENV, ROOT, expand
 from scripts.recipes import folders
 from scripts.repository import archive, layout_number
@@ -120,7 +120,7 @@ def _begin(target: Path) -> Path:
         files.remove_drafts(target)
         draft.touch(0o600)
     except OSError as fault:
-        raise of_the_machine(fault) or UserError(f"{target}: {fault.strerror}", OTHER) from None
+        raise refuse_place(target, fault) from None
     return draft
 
 

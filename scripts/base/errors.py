@@ -152,6 +152,11 @@ def of_the_machine(fault: BaseException | None) -> UserError | None:
     return None
 
 
+def refuse_place(place: Path, fault: OSError) -> UserError:
+    """That the user has named to write to."""
+    return of_the_machine(fault) or UserError(f"{place}: {fault.strerror}", OTHER)
+
+
 def _is_of_docker(fault: BaseException) -> bool:
     """Its SDK lets pass what it meets while the engine ends, hangs, or has lost a container. What
     is asked of it wrongly is a fault of ours."""

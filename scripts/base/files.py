@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from scripts.base.errors import UserError
+from scripts.base.errors import UserError, refuse_place
 from scripts.base.paths import ROOT
 
 # With one of them, a name from elsewhere is not what it looks like, here or where it is read next.
@@ -151,6 +151,17 @@ def whole_folder(target: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(draft, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def require_new(folder: Path) -> None:
+    """Before that takes time which is to be in it."""
+    if folder.exists():
+        raise UserError(f"{folder} exists", "name a folder that is new: TO=folder")
+    try:
+        folder.mkdir(parents=True)
+        folder.rmdir()
+    except OSError as fault:
+        raise refuse_place(folder, fault) from None
 
 
 def remove_own(folder: Path) -> None:

@@ -114,8 +114,7 @@ def show(records: list[Record]) -> None:
 
 
 def copy(kept: Kept, to: Path, most: int | None) -> None:
-    if to.exists():
-        raise UserError(f"{to} exists", "name a folder that is new: TO=folder")
+    files.require_new(to)
     with files.whole_folder(to) as draft:
         if most is None:
             told = f"copied {kept.lay_out(draft):,} requests to {to}"

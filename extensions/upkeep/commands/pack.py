@@ -10,7 +10,7 @@ There: sh folder/install.sh triton-bundle && cd triton-bundle && make up
 from pathlib import Path
 
 from extensions.upkeep import pack
-from scripts.base import console, disk, lock
+from scripts.base import console, disk, files, lock
 from scripts.base.errors import UserError
 from scripts.server import served
 from scripts.settings import arguments
@@ -22,8 +22,7 @@ def main() -> None:
     if not asked.to:
         raise UserError("no folder given", "make pack TO=folder")
     target = Path(asked.to)
-    if target.exists():
-        raise UserError(f"{target} exists", "name a new folder: make pack TO=folder")
+    files.require_new(target)
     with lock.one_at_a_time():
         served.find_served_version()
         made_for = pack.write(target, Settings.load())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from scripts.base import disk, files
-from scripts.base.errors import UserError
+from scripts.base.errors import OTHER, UserError
 from scripts.stacks import admin_key, containers, exposure
 
 
@@ -55,6 +55,18 @@ def test_root_gives_links_away_and_not_what_they_lead_to(
     monkeypatch.setattr(os, "chown", lambda path, *_: pytest.fail(f"{path} is followed"))
     containers._give(build)
     assert sorted(given) == ["cache", "disk", "gone", "link"]
+
+
+def test_a_place_where_nothing_can_be_written_is_told_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for nowhere in (Path("/proc/none"), tmp_path / "file" / "new"):
+        with pytest.raises(UserError) as refused:
+            files.require_new(nowhere)
+        assert refused.value.remedy == OTHER
+    with pytest.raises(UserError, match=r"/file exists$"):
+        files.require_new(tmp_path / "file")
+    files.require_new(tmp_path / "new")
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 def test_what_goes_while_it_is_measured_takes_no_room(
