@@ -110,6 +110,7 @@ def of_timm(config: Mapping[str, Any]) -> dict[str, Any]:
             "interpolation": _filter(config.get("interpolation") or "bilinear"),
             "mean": mean,
             "std": _levels(config["std"], channels),
+            **({"channels": "grey"} if channels == 1 else {}),
         }
     except (KeyError, TypeError, ValueError):
         return {}

@@ -203,7 +203,13 @@ def _require_same_pictures(
 
 
 def _complete(facts: Signature, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    if facts.channels == 1:  # three equal levels are those of a grey picture
+        wanted = {key: _one_of_three(each) for key, each in wanted.items()}
     return {**_usual(facts), **wanted, "crop": _crop(facts), **_margin(facts, wanted)}
+
+
+def _one_of_three(levels: Any) -> Any:
+    return levels[:1] if isinstance(levels, list) and levels == levels[:1] * 3 else levels
 
 
 def _usual(facts: Signature) -> dict[str, Any]:

@@ -194,7 +194,8 @@ def _of_timm(name: str, shown: str, weights: str, size: Size | None, path: Path)
             raise _not_loaded(shown, fault, file) from None
         config = dict(module.pretrained_cfg)
         data = timm.data.resolve_model_data_config(module, use_test_size=size is None)
-        pictures = metadata.of_timm(data | ({"input_size": (3, *size)} if size else {}))
+        (channels, *_) = data["input_size"]
+        pictures = metadata.of_timm(data | ({"input_size": (channels, *size)} if size else {}))
         classes = module.num_classes
         labels = list(config.get("label_names") or ())
         if not labels and classes == 1000:
@@ -272,7 +273,8 @@ def _of_hugging_face(
                 logits: torch.Tensor = self.inside(pixel_values=pixels).logits
                 return logits
 
-        pictures = _observe_processor(source, pictures_given, trusted)
+        grey = {"channels": "grey"} if getattr(config, "num_channels", 3) == 1 else {}
+        pictures = _observe_processor(source, pictures_given, trusted, grey)
         labels = tuple(str(names[number]) for number in range(len(names)))
     _export(Logits().eval(), size, pictures, path)
     return Found(pictures, labels, gives)
@@ -323,8 +325,10 @@ def _not_loaded(shown: str, fault: Exception, file: str) -> UserError:
     )
 
 
-def _observe_processor(source: str, pictures_given: bool, trusted: bool) -> dict[str, Any]:
-    """How its processor prepares pictures, seen on one that it prepares."""
+def _observe_processor(
+    source: str, pictures_given: bool, trusted: bool, grey: Mapping[str, str]
+) -> dict[str, Any]:
+    """How its processor prepares pictures, seen on one that it prepares; `grey`: of such ones."""
     import numpy as np
     from transformers import AutoImageProcessor
 
@@ -335,18 +339,18 @@ def _observe_processor(source: str, pictures_given: bool, trusted: bool) -> dict
         processor = AutoImageProcessor.from_pretrained(source, trust_remote_code=trusted)
     except Exception as fault:
         if pictures_given:
-            return {}
+            return {**grey}
         if "trust_remote_code" in str(fault):
             raise _not_loaded(source, fault, "") from None
         raise UserError(
             f"{source} does not say how it wants pictures (preprocessor_config.json)",
             'say it: SIZE=224 PICTURES="resize: 256, crop: 224, …"',
         ) from None
-    found = metadata.of_hugging_face(processor.to_dict())
+    found = metadata.of_hugging_face(processor.to_dict()) | grey
     if pictures_given:
         return found
     how = dict(metadata.USUAL) | found
-    picture = mug()
+    picture = mug().convert("L") if grey else mug()
     try:
         given = np.asarray(processor(images=picture, return_tensors="np")["pixel_values"][0])
         levels = plain.order_channels(plain.crop(picture, how), how)
@@ -370,7 +374,8 @@ def _export(module: nn.Module, size: Size | None, pictures: dict[str, Any], path
     from scripts.artefacts.shapes import sides
 
     module = module.eval()
-    example = torch.zeros(2, 3, *(size or sides(pictures.get("crop", 224))))
+    channels = 1 if pictures.get("channels") == "grey" else 3
+    example = torch.zeros(2, channels, *(size or sides(pictures.get("crop", 224))))
     with step("exporting to ONNX"):
         try:
             save(module, {"pixels": example}, ({0: BATCH},), "output", path)

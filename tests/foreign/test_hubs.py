@@ -49,6 +49,21 @@ def test_a_folder_in_half_precision(kind: torch.dtype, tmp_path: Path) -> None:
     assert taken.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
 
 
+@pytest.mark.parametrize("library", ["transformers", "timm"])
+def test_a_network_of_grey_pictures(library: str, tmp_path: Path) -> None:
+    if library == "timm":
+        model = timm.create_model("test_resnet", in_chans=1, num_classes=3)
+        timm.models.save_for_hf(model, tmp_path, model_args={"in_chans": 1})
+    else:
+        save_small(tmp_path, num_channels=1)
+        how = {"size": {"height": 32, "width": 32}, "image_mean": [0.5], "image_std": [0.5]}
+        transformers.ViTImageProcessor(**how).save_pretrained(tmp_path)
+    found = intake.take(str(tmp_path), "default", None, False, network := tmp_path / "model.onnx")
+    (taken,) = onnx.load(network).graph.input
+    assert taken.type.tensor_type.shape.dim[1].dim_value == 1
+    assert [found.pictures[key] for key in ("channels", "mean")] == ["grey", [0.5]]
+
+
 @pytest.mark.parametrize(
     ("said", "cause"),
     [

@@ -378,6 +378,16 @@ def test_how_pictures_are_given(network: Path) -> None:
     assert recipe("pets", onnx).pictures.resize == 128
 
 
+def test_three_equal_levels_are_one_of_a_grey_network(network: Path) -> None:
+    model = load_onnx(network)
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 1
+    save(model, network)
+    how = {"size": {"height": 112, "width": 112}, "image_mean": [0.5] * 3, "image_std": 0.25}
+    network.with_name("preprocessor_config.json").write_text(json.dumps(how))
+    made = recipe("pets", {"ONNX": str(network)}).pictures
+    assert (made.channels, made.mean, made.std) == ("grey", (0.5,), (0.25,))
+
+
 def test_labels_beside_a_network_are_a_line_each(
     network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
