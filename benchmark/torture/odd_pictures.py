@@ -323,7 +323,7 @@ def bmp(width: int, height: int, bits: int, pixels: bytes, compression: int = 0)
     return header + colours + pixels
 
 
-SHORT, LONG = 3, 4
+BYTE, SHORT, LONG, FRACTION = 1, 3, 4, 5
 # In place of a tag's value: where the data behind the directory begins.
 DATA = -1
 
@@ -492,6 +492,20 @@ def make_crowded_exif() -> bytes:
     return b"II*\0" + struct.pack("<IH", 8, 65_000) + entries + bytes(4)
 
 
+def fractions() -> bytes:
+    return struct.pack("<II", 1_000_003, 7) * 500_000
+
+
+def turned_avif_of_fractions() -> bytes:
+    """Of a turned one Pillow reads all tags, also before it writes them: so it writes bytes."""
+    exif = tiff({274: (SHORT, 1, 6), 51_200: (BYTE, 4_000_000, DATA)}, fractions())
+    as_bytes, as_fractions = (
+        struct.pack("<HHI", 51_200, kind, count)
+        for kind, count in ((BYTE, 4_000_000), (FRACTION, 500_000))
+    )
+    return save(scene(), "AVIF", exif=exif).replace(as_bytes, as_fractions)
+
+
 # The catalogue.
 
 
@@ -501,6 +515,7 @@ SEND_WHOLE = "send the whole"
 TOO_MANY_PIXELS = "more than the limit of 50 megapixels"
 TOO_LONG = "a side may have 65535"
 TOO_MANY_PIECES = "too many tiny pieces"
+TOO_MANY_NUMBERS = "more than 10000 numbers as tags"
 
 
 def constant(data: bytes) -> Bytes:
@@ -821,6 +836,10 @@ def attacks() -> Iterator[Odd]:
     bomb_of_profile = png_chunk(b"iCCP", b"sRGB\0\0" + zeros)
     for name, (data, refusal) in {
         "JPEG of 100,000 segments": (lambda: jpeg_with(b"\xff\xe5\0\2" * 100_000), TOO_MANY_PIECES),
+        "JPEG of 24,000 pieces of EXIF": (
+            lambda: jpeg_with((b"\xff\xe1\1\x90Exif\0\0" + bytes(392)) * 24_000),
+            TOO_MANY_PIECES,
+        ),
         "JPEG of a million fill bytes": (lambda: jpeg_with(b"\xff" * 10**6), TOO_MANY_PIECES),
         "JPEG of 1000 scans": (
             lambda: progressive_jpeg_of_scans(7040, 1000),
@@ -853,11 +872,18 @@ def attacks() -> Iterator[Odd]:
             lambda: tiff(grey_tags(9, 9, 81) | {273: (LONG, 2**32 - 1, 8)}, bytes(81)),
             SEND_WHOLE,
         ),
+        "TIFF with a resolution of 500,000 fractions": (
+            lambda: tiff(grey_tags(9, 9, 81) | {282: (FRACTION, 500_000, DATA)}, fractions()),
+            TOO_MANY_NUMBERS,
+        ),
         "TIFF of one huge tile": (tiff_of_one_huge_tile, "stored in tiles of 20000x20000 pixels"),
     }.items():
         yield Odd(name, data, refusal)
     black = partial(plain, (9, 9), "black")
     yield Odd("TIFF of 4,000 odd tags", make_crowded_tiff, shows=black)
+    if "AVIF" in FILES:
+        data = turned_avif_of_fractions
+        yield Odd("turned AVIF with EXIF of 500,000 fractions", data, TOO_MANY_NUMBERS)
     exif = b"Exif\0\0" + make_crowded_exif()
     yield Odd(
         "WEBP with EXIF of 65,000 tags",

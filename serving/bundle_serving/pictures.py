@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, TiffImagePlugin, UnidentifiedImageError
+from PIL import ExifTags, Image, TiffImagePlugin, TiffTags, UnidentifiedImageError
 
 from bundle_serving import own_steps, work
 from bundle_serving.process.cores import Later
@@ -40,8 +40,15 @@ for libtiff in Path(Image.__file__).parents[1].glob("pillow.libs/libtiff-*.so*")
     ctypes.CDLL(str(libtiff)).TIFFSetErrorHandler(None)
 
 # How often Pillow may ask for more of a file. It walks through headers in Python, piece by piece:
-# a file of nothing but empty pieces keeps the interpreter for half a second a megabyte.
+# a file of nothing but empty pieces keeps the interpreter for half a second a megabyte. At each
+# piece of a JPEG's EXIF it copies all that it has of it, and one of Photoshop's has 5,000 in it.
 MAX_READS = 100_000
+LARGE_PIECES = (b"Exif\0\0", b"Photoshop 3.0\0")
+READS_OF_LARGE = 1000
+# Of each number in a file's tags Pillow makes an object, of a fraction several: 13 s and 835 MB for
+# a JPEG of 30 MB.
+MAX_NUMBERS = 10_000
+SAVE_ANEW = "open it in an image editor, and send what that saves as JPEG or PNG"
 # Each scan of a progressive JPEG costs a pass over the whole picture, and may be 50 bytes long.
 # Photographs have about ten: as many as a photograph of twice the largest size may have.
 MAX_SCANS = 200
@@ -235,13 +242,29 @@ class _Metered(io.BytesIO):
     reads = 0
 
     def read(self, size: int | None = -1, /) -> bytes:
-        self.reads += 1
+        piece = super().read(size)
+        self.reads += READS_OF_LARGE if piece.startswith(LARGE_PIECES) else 1
         if self.reads > MAX_READS:
-            raise PictureError(
-                "the file consists of too many tiny pieces; open it in an image editor, "
-                "and send what that saves as JPEG or PNG"
-            )
-        return super().read(size)
+            raise PictureError(f"the file consists of too many tiny pieces; {SAVE_ANEW}")
+        return piece
+
+
+def _meter(size: int, load: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function of Pillow's, for so many numbers of all tags of a directory."""
+
+    def load_some(tags: Any, data: bytes, legacy_api: bool = True) -> Any:
+        tags.numbers = getattr(tags, "numbers", 0) + len(data) // size
+        if tags.numbers > MAX_NUMBERS:
+            raise PictureError(f"the file has more than {MAX_NUMBERS} numbers as tags; {SAVE_ANEW}")
+        return load(tags, data, legacy_api)
+
+    return load_some
+
+
+LOADERS = TiffImagePlugin.ImageFileDirectory_v2._load_dispatch
+for kind, (size, load) in LOADERS.items():
+    if kind not in (TiffTags.BYTE, TiffTags.ASCII, TiffTags.UNDEFINED):
+        LOADERS[kind] = size, _meter(size, load)
 
 
 def _refuse_bomb(image: Image.Image, raw: bytes, max_megapixels: float) -> None:
