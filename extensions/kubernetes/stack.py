@@ -125,7 +125,8 @@ class KubernetesStack(Servers):
         except BaseException:
             if before:
                 console.note("going back to what ran before")
-                self._apply(before)
+                with interrupts.ignore_interrupts():
+                    self._apply(before)
             else:
                 console.note("removing what had been applied")  # as all that does not come up
             raise

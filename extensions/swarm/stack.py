@@ -26,7 +26,7 @@ from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY, is_loopbac
 from extensions.swarm import spread, stack_file
 from extensions.swarm.spread import Node
 from extensions.swarm.stack_file import BALANCER, CANARY, KEY, S3, SERVER, TLS, Given
-from scripts.base import console, files
+from scripts.base import console, files, interrupts
 from scripts.base.errors import UserError
 from scripts.base.paths import MARK, ROOT
 from scripts.repository import live, place
@@ -118,8 +118,15 @@ class SwarmStack(Servers):
     def start(self, wanted: State) -> None:
         """Servers that answer, or those from before."""
         stack = self._prepare_stack(wanted)
-        self._deploy(stack)  # without a canary, if there was one
-        self.wait_until_settled(wanted.fingerprint)
+        try:
+            self._deploy(stack)  # without a canary, if there was one
+            self.wait_until_settled(wanted.fingerprint)
+        except BaseException:
+            if DEPLOYED.exists():  # else the swarm would go on by itself
+                console.note("going back to what ran before")
+                with interrupts.ignore_interrupts():
+                    self._deploy(json.loads(DEPLOYED.read_text()))
+            raise
         _note(stack)
         wanted.save()
         self._leave_only(_name(wanted))

@@ -212,6 +212,20 @@ def test_servers_that_run_keep_the_folder_that_they_read(
     assert placed.stat().st_ino != mounted
 
 
+def test_what_ran_before_is_deployed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the new servers do not come, or nobody waits for them: the swarm would go on."""
+    swarm, deployed = stack.SwarmStack(Settings(DEFAULTS)), list[object]()
+    monkeypatch.setattr(stack, "DEPLOYED", tmp_path / "stack.json")
+    monkeypatch.setattr(swarm, "_prepare_stack", lambda _: "new")
+    monkeypatch.setattr(swarm, "_deploy", deployed.append)
+    monkeypatch.setattr(swarm, "wait_until_settled", Mock(side_effect=KeyboardInterrupt))
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            swarm.start(Mock())
+        files.write(tmp_path / "stack.json", '"before"')
+    assert deployed == ["new", "new", "before"]  # the first ones are removed with the stack
+
+
 def test_copies_on_s3_of_another_checkout_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
