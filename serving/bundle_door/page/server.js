@@ -89,9 +89,9 @@ export function askForKey(wrong = false) {
   asking ??= new Promise(done => {
     const dialog = byId("key"), field = byId("key-value");
     byId("key-wrong").hidden = !wrong;
-    field.value = "";
+    field.value = dialog.returnValue = "";
     dialog.addEventListener("close", () => {
-      if (field.value) sessionStorage.setItem(KEY, field.value.trim());
+      if (dialog.returnValue) sessionStorage.setItem(KEY, field.value.trim());
       byId("key-change").hidden = !hasKey();
       asking = null;
       done();
