@@ -17,6 +17,7 @@ CARDS.rows = {
 const MISSING = ["", "na", "nan", "null", "none"];
 // As spreadsheets write them: unless a comma is between cells, it may be the decimal point.
 const BETWEEN = ["\t", ";", ","];
+const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i; // Number takes 0x1F and Infinity, too
 const DECIMAL = /^[+-]?\d*,\d+$/, EITHER = /^[+-]?[1-9]\d{0,2},\d{3}$/; // in 52,500 it may also be between thousands
 
 async function ask(pipeline, { text, signal }) {
@@ -44,7 +45,7 @@ async function ask(pipeline, { text, signal }) {
 function numbers(text, columns, width) {
   const between = BETWEEN.find(each => text.includes(each)) ?? ",";
   const lines = text.split(/\r?\n/).map((line, at) => ({ at: at + 1, cells: cellsOf(line, between) }))
-    .filter(({ cells }) => cells.some(Boolean));
+    .filter(({ cells }) => cells.length > 1 || cells[0]);
   let places = [...Array(width).keys()], most = width;
   if (lines.length && isHeader(lines[0].cells, columns, between)) {
     const { cells: header } = lines.shift();
@@ -59,7 +60,9 @@ function numbers(text, columns, width) {
       if (between !== "," && EITHER.test(each) && !isDecimal) {
         throw new Refusal(`Line ${at}: “${each}” may be ${each.replace(",", "")} or ${Number(each.replace(",", "."))}`, "Write it without the comma, or with a point.");
       }
-      return numberOf(each, between);
+      const number = numberOf(each, between);
+      if (Math.abs(Math.fround(number)) === Infinity) throw new Refusal(`Line ${at}: “${each}” is beyond float32`, "Give none beyond 3.4e38.");
+      return number;
     });
   });
 }
@@ -69,7 +72,7 @@ function numbers(text, columns, width) {
 function isHeader(cells, columns, between) {
   const words = cells.filter(each => !isNumber(each, between)).length;
   if (columns.length) return words || columns.every(name => cells.includes(name));
-  return words && cells.every(each => !isNumber(each, between) || MISSING.includes(each.toLowerCase()));
+  return words && cells.every(each => !isNumber(each, between) || isMissing(each));
 }
 
 function placeOf(name, header, columns) {
@@ -81,9 +84,10 @@ function placeOf(name, header, columns) {
 const cellsOf = (line, between) =>
   [...`${between}${line}`.matchAll(new RegExp(`${between}( *"(?:[^"]|"")*" *(?=${between}|$)|[^${between}]*)`, "g"))]
     .map(([, cell]) => cell.trim().replace(/^"(.*)"$/, "$1").trim());
-const numberOf = (cell, between) =>
-  MISSING.includes(cell.toLowerCase()) ? NaN : Number(between === "," ? cell : cell.replace(",", "."));
-const isNumber = (cell, between) => MISSING.includes(cell.toLowerCase()) || !Number.isNaN(numberOf(cell, between));
+const isMissing = cell => MISSING.includes(cell.toLowerCase());
+const withPoint = (cell, between) => between === "," ? cell : cell.replace(",", ".");
+const numberOf = (cell, between) => isMissing(cell) ? NaN : Number(withPoint(cell, between));
+const isNumber = (cell, between) => isMissing(cell) || NUMBER.test(withPoint(cell, between));
 
 function tabled({ names, rows }) {
   const heads = ["Row", ...names].map((name, place) => element("th", { scope: "col", className: place ? "n" : "" }, name));
