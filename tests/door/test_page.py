@@ -1198,6 +1198,17 @@ def test_a_text_is_typed_and_sent_by_the_keyboard(tab: Tab, page: Behind, tmp_pa
     tab.until("document.querySelector('.spans')?.innerText")
     assert tab.text(".labels li").split("\n") == ["positive", "90.0 %"]
     assert "Tokenise" in tab.text(".spans") and "Decode" not in tab.text(".spans")
+    # What would name a file, where --data does not say that it is a text.
+    tab.run("document.getElementById('words').value = '@home'")
+    tab.run("document.querySelector('#text button').click()")
+    tab.until("document.querySelectorAll('.copies').length === 2")
+    tab.run("document.querySelector('.copies button').click()")
+    assert tab.text(".copies pre").startswith("curl --data-raw '@home' ")
+    tab.run("document.getElementById('words').focus()")
+    tab.run("document.execCommand('insertText', false, 'a'.repeat(20_000))")
+    assert tab.text("#note") == "It ends after 20,000 letters, the most that are taken."
+    tab.press("Backspace", 8)
+    assert tab.text("#note") == ""
     tab.drop(pictures(tmp_path)[0])
     assert tab.until("document.getElementById('note').innerText").startswith("Sentiment takes a te")
 
@@ -1230,6 +1241,23 @@ def test_a_comma_that_may_be_between_thousands_is_refused(
     tab.until("document.querySelector('.copies button')?.innerText")
     tab.run("document.querySelector('.copies button').click()")
     assert '"data":[1.5,52.5]' in tab.text(".copies pre")
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [("1,Infinity", "is not a number"), ("0x1F,2", "is not a number"), ("1,1e39", "beyond float32")],
+)
+def test_what_is_no_number_for_make_ask_is_none_here(
+    row: str, fault: str, tab: Tab, page: Behind, tmp_path: Path
+) -> None:
+    open_as(tab, page, "flowers", "rows", ROWS)
+    (rows := tmp_path / "rows.csv").write_text(f"1,2\n{row}\n")
+    tab.drop(rows)
+    tab.until("document.querySelector('.answer .error')?.innerText")
+    assert fault in tab.text(".answer .error")
+    rows.write_text("1,2\n,\n3,4\n")  # the second has no numbers, and is one of the rows
+    tab.drop(rows)
+    tab.until("document.querySelector('#spoken').innerText === 'rows.csv: 3 answers'")
 
 
 def test_many_rows_are_sent_in_parts(tab: Tab, page: Behind, tmp_path: Path) -> None:

@@ -327,6 +327,8 @@ byId("text").addEventListener("submit", event => {
   if (!text) return say(empty);
   askAll([{ text, name }]);
 });
+byId("words").addEventListener("input", ({ target: { value, maxLength } }) =>
+  say(value.length < maxLength ? "" : `It ends after ${maxLength.toLocaleString()} letters, the most that are taken.`));
 byId("words").addEventListener("keydown", event => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("text").requestSubmit();
 });

@@ -15,6 +15,6 @@ CARDS.text = {
   },
 
   programs: (pipeline, { text }) => programs("sentiment", {
-    curl: ["", `--data-binary ${quoted(text)}`], python: `${JSON.stringify(text)}.encode()`, script: JSON.stringify(text),
+    curl: ["", `--data-raw ${quoted(text)}`], python: `${JSON.stringify(text)}.encode()`, script: JSON.stringify(text),
   }, { python: 'print(answer["label"], answer["score"])', script: "label, score" }),
 };
