@@ -106,6 +106,12 @@ def test_what_goes_no_further_says_why(
     assert error in json.load(refused.value)["error"]
 
 
+@pytest.mark.parametrize(("offered", "status"), [("TLS/1.2", 200), ("websocket", 403)])
+def test_another_protocol_that_a_client_offers(server: Asked, offered: str, status: int) -> None:
+    headers = {"Connection": "Upgrade", "Upgrade": offered}
+    assert server.ask("GET", "/v2", headers=headers)[0] == status
+
+
 def test_a_refusal_keeps_its_status(client: Any, protocol: str) -> None:
     tensor = MODULES[protocol].InferInput("INPUT", [1, 3], "UINT8")
     tensor.set_data_from_numpy(np.zeros((1, 3), np.uint8))
