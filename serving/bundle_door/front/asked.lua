@@ -113,8 +113,8 @@ local function check_body(body, note)
       rows = rows_of(at, place, place + length)
       note:set("envoy.filters.http.lua", "rows", rows)
     end
-    if NOTED[number] and length > 0 then
-      local text = body:getBytes(place, length)
+    if NOTED[number] and not value then
+      local text = length > 0 and body:getBytes(place, length) or ""
       note:set("envoy.filters.http.lua", NOTED[number], text:match("^%g*$") or "")
     end
   end)

@@ -107,16 +107,19 @@ def test_over_grpc(logged: tuple[Behind, Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("compression", "first", "version", "asked"),
+    ("compression", "first", "version", "last", "asked"),
     [
-        (grpc.Compression.NoCompression, b"", "1", ("picture", "1")),
-        (grpc.Compression.NoCompression, b"", "x" * 256, ("picture", "x" * 256)),
-        (grpc.Compression.NoCompression, b"", "x" * 257, ("picture", None)),
-        (grpc.Compression.Gzip, b"", "1", (None, None)),
+        (grpc.Compression.NoCompression, b"", "1", b"", ("picture", "1")),
+        (grpc.Compression.NoCompression, b"", "x" * 256, b"", ("picture", "x" * 256)),
+        (grpc.Compression.NoCompression, b"", "x" * 257, b"", ("picture", None)),
+        (grpc.Compression.Gzip, b"", "1", b"", (None, None)),
         # An id before the name; a name that is none; a version that is none to Triton, a number.
-        (grpc.Compression.NoCompression, b"\x1a\x01a", "1", ("picture", "1")),
-        (grpc.Compression.NoCompression, b"\x0a\x7f", "", (None, None)),
-        (grpc.Compression.NoCompression, b"\x11whatever", "", ("picture", None)),
+        (grpc.Compression.NoCompression, b"\x1a\x01a", "1", b"", ("picture", "1")),
+        (grpc.Compression.NoCompression, b"\x0a\x7f", "", b"", (None, None)),
+        (grpc.Compression.NoCompression, b"\x11whatever", "", b"", ("picture", None)),
+        # The last of several counts, also if it is empty.
+        (grpc.Compression.NoCompression, b"", "1", b"\x0a\x00", (None, "1")),
+        (grpc.Compression.NoCompression, b"", "1", b"\x12\x00", ("picture", None)),
     ],
 )
 def test_what_is_asked_over_grpc(
@@ -124,16 +127,18 @@ def test_what_is_asked_over_grpc(
     compression: grpc.Compression,
     first: bytes,
     version: str,
+    last: bytes,
     asked: tuple[str | None, str | None],
 ) -> None:
     server, file = logged
-    request_id = f"asked-{compression.name}-{first.hex()}-{len(version)}"
+    request_id = f"asked-{compression.name}-{first.hex()}-{len(version)}-{last.hex()}"
     message = pb.ModelInferRequest(model_name="picture", model_version=version, id=100 * "x")
     metadata = [("x-request-id", request_id)]
     with grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel:
         call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
         with pytest.raises(grpc.RpcError):  # it has no input
-            call(first + message.SerializeToString(), metadata=metadata, compression=compression)
+            sent = first + message.SerializeToString() + last
+            call(sent, metadata=metadata, compression=compression)
     line = line_of(file, request_id)
     assert (line.get("pipeline"), line.get("version")) == asked
 
