@@ -21,6 +21,7 @@ from docker.errors import APIError, NotFound
 from docker.types import RestartPolicy, ServiceMode
 from docker.utils import parse_bytes
 
+from bundle_door.access.certificate import compute_digest
 from bundle_serving.address import Address
 from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
 from extensions.swarm import spread, stack_file
@@ -119,6 +120,7 @@ class SwarmStack(Servers):
         """Servers that answer, or those from before."""
         stack = self._prepare_stack(wanted)
         try:
+            self._replace_balancers(stack)
             self._deploy(stack)  # without a canary, if there was one
             self.wait_until_settled(wanted.fingerprint)
         except BaseException:
@@ -135,11 +137,23 @@ class SwarmStack(Servers):
 
     def replace_each(self, wanted: State) -> Iterator[Task]:
         stack, came = self._prepare_stack(wanted), set[str]()
+        self._replace_balancers(stack)
         while not came or any(task.fingerprint != wanted.fingerprint for task in self.tasks()):
             self._deploy(stack_file.one_at_a_time(stack, len(came)))
             task = self.wait_for_more(wanted.fingerprint, came)
             came.add(task.id)
             yield task
+
+    def _replace_balancers(self, stack: dict[str, Any]) -> None:
+        """Before the servers get another certificate, which those from before do not trust."""
+        before = _list_certificates_before()[:1]
+        if before and stack_file.list_certificates(stack)[1:] == before:
+            self._deploy(stack_file.with_balancer(json.loads(DEPLOYED.read_text()), stack))
+            with console.waiting("replacing the balancers") as waiting:
+                while not self._are_balancers_settled():
+                    if waiting.seconds > TRIES * self._settings.start_timeout:
+                        raise UserError("the balancers do not start in time", "see make status")
+                    time.sleep(0.5)
 
     def _prepare_stack(self, wanted: State) -> dict[str, Any]:
         self._hand_over_keys()
@@ -279,8 +293,17 @@ class SwarmStack(Servers):
             self._secrets(),
             {name: proofs.path(name, number) for name, number in wanted.pipelines.items()},
             _owner(),
+            self._list_certificates(),
         )
         return stack_file.make_stack_file(server, given)
+
+    def _list_certificates(self) -> list[str]:
+        """The same as before where the newest is, so that the balancers stay."""
+        shown = exposure.exposure_of(self._settings).certificate
+        if not shown:
+            return []
+        now = compute_digest(shown)
+        return [now, *[other for other in _list_certificates_before() if other != now][:1]]
 
     def _secrets(self) -> dict[str, Path]:
         found = {f"{KEY}/{admin_key.PATH.name}": admin_key.PATH}
@@ -392,17 +415,13 @@ class SwarmStack(Servers):
 
     def look(self, fingerprint: str) -> Progress:
         service = self._service()
-        update, of_balancers = _update(service), _update(self._service(BALANCER))
+        update, are_balancers_settled = _update(service), self._are_balancers_settled()
         replicas = service["Spec"]["Mode"]["Replicated"]["Replicas"]
         asked = service["Spec"]["TaskTemplate"]["ContainerSpec"]["Labels"][FINGERPRINT]
         tasks = self.tasks()
         new = sum(task.runs and task.fingerprint == fingerprint for task in tasks)
-        if of_balancers in STOPPED:
-            last = _find_ended(self._list_tasks(BALANCER))
-            why = last["Status"].get("Err", "it ended by itself") if last else NO_REASON
-            raise UserError(f"a balancer does not start: {why}", describe_stay())
         settled = False
-        if update not in GOING_ON and not self._balancers_are_to_go(of_balancers):
+        if update not in GOING_ON and are_balancers_settled:
             if asked != fingerprint:
                 raise self.refuse(fingerprint)
             settled = new == len(tasks) == replicas
@@ -412,11 +431,16 @@ class SwarmStack(Servers):
         if _update(self._service()) in STOPPED:
             raise self.refuse(fingerprint)
 
-    def _balancers_are_to_go(self, update: str | None) -> bool:
-        """Or will be: an update begins a moment after it was asked for."""
+    def _are_balancers_settled(self) -> bool:
+        """And no other is to come: an update begins a moment after it was asked for."""
         service = self._manager.services.get(f"{self.project}_{BALANCER}")
+        update = _update(service.attrs)
+        if update in STOPPED:
+            last = _find_ended(self._list_tasks(BALANCER))
+            why = last["Status"].get("Err", "it ended by itself") if last else NO_REASON
+            raise UserError(f"a balancer does not start: {why}", describe_stay())
         wanted = service.attrs["Spec"]["TaskTemplate"]["ContainerSpec"]
-        return update in GOING_ON or any(
+        return update not in GOING_ON and not any(
             each["DesiredState"] == "running" and each["Spec"]["ContainerSpec"] != wanted
             for each in service.tasks()
         )
@@ -506,6 +530,11 @@ def _owner() -> dict[str, str]:
 def _name(wanted: State) -> str:
     """Of the copy of the models that its servers read, beside which another checkout's may lie."""
     return f"{_own_id()}-{wanted.fingerprint[:12]}"
+
+
+def _list_certificates_before() -> list[str]:
+    found = json.loads(DEPLOYED.read_text()) if DEPLOYED.exists() else None
+    return stack_file.list_certificates(found) if found else []
 
 
 def _update(service: dict[str, Any]) -> str | None:

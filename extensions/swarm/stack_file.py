@@ -6,11 +6,12 @@ that nothing of a COMPOSE_OVERRIDE is lost in silence.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bundle_door.access.certificate import OF_SERVERS
 from bundle_serving.process import main_pipeline
 from scripts.base.errors import UserError
 from scripts.rollout.proofs import find_numbers, list_versions
@@ -74,6 +75,8 @@ class Given:
     proofs: Mapping[str, Path]
     # Whose the stack is, on each of its services.
     labels: Mapping[str, str]
+    # By their digests, those that servers show: the newest, and the one before.
+    certificates: Sequence[str] = ()
 
 
 def make_stack_file(server: Service, given: Given) -> dict[str, Any]:
@@ -146,11 +149,25 @@ def with_canary(stack: dict[str, Any], new: dict[str, Any], count: int) -> dict[
     requests."""
     server = new["services"][SERVER]
     deploy = server["deploy"] | {"replicas": count}
-    canary = server | {"deploy": deploy, "networks": {"default": {}}}
+    return _add(stack, new, {CANARY: server | {"deploy": deploy, "networks": {"default": {}}}})
+
+
+def with_balancer(stack: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    return _add(stack, new, {BALANCER: new["services"][BALANCER]})
+
+
+def _add(stack: dict[str, Any], new: dict[str, Any], services: dict[str, Any]) -> dict[str, Any]:
+    """And what they read."""
     return stack | {
-        "services": stack["services"] | {CANARY: canary},
+        "services": stack["services"] | services,
         **{kind: new[kind] | stack[kind] for kind in ("secrets", "configs")},
     }
+
+
+def list_certificates(stack: dict[str, Any]) -> list[str]:
+    """None of a bundle before."""
+    found: str = stack["services"][BALANCER]["environment"].get(OF_SERVERS, "")
+    return found.split()
 
 
 def _require_known(server: Service) -> None:
@@ -192,7 +209,10 @@ def _balancer(kept: Service, given: Given, secrets: Mapping[str, str]) -> dict[s
     as_the_server = {name: kept[name] for name in OF_BALANCERS if name in kept}
     return as_the_server | {
         "image": given.image,
-        "environment": {name: kept["environment"][name] for name in BALANCERS_SETTINGS},
+        "environment": {
+            **{name: kept["environment"][name] for name in BALANCERS_SETTINGS},
+            OF_SERVERS: " ".join(given.certificates),
+        },
         "command": [
             *("python3", "-m", "bundle_door.balancer"),
             *("--servers", SERVERS, "--run-dir", "/tmp"),

@@ -16,6 +16,7 @@ import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
+from bundle_door.access.certificate import OF_SERVERS
 from bundle_door.answers import Answer
 from bundle_door.front import envoy, envoy_process
 from bundle_door.front.envoy_process import REQUESTS, Line
@@ -63,7 +64,8 @@ async def serve(servers: str, run_dir: Path, exposure: Exposure) -> int:
     if megabytes := os.environ.get("MAX_BODY_MB"):
         limits = Limits(body_bytes=int(megabytes) * MEGABYTE)
     name = secrets.token_hex(16)
-    config = envoy.build_balancer(servers, PORTS, "0.0.0.0", folder, limits, exposure, name)
+    others = os.environ.get(OF_SERVERS, "").split()
+    config = envoy.build_balancer(servers, PORTS, "0.0.0.0", folder, limits, exposure, name, others)
     stop = envoy_process.listen_for_stop()
     refusals, log = Refusals(folder), RequestLog(os.environ.get("LOG_FORMAT") or TEXT)
 

@@ -7,6 +7,7 @@ door needs it, and reports what else is missing:
 python -m bundle_door.access.certificate
 """
 
+import hashlib
 import ipaddress
 import os
 import ssl
@@ -18,12 +19,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from bundle_door.settings import read_several
+from bundle_serving.address import PEM_END
 from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY, Exposure, of_environment
 
 ALWAYS = ("localhost", "127.0.0.1", "::1")
 DAYS, SOON_S = 825, 30 * 24 * 3600
 # Beside a certificate that was made here: its names.
 NAMES = "names"
+# By their digests, those that a balancer's servers show: the newest, and the one before.
+OF_SERVERS = "SERVERS_CERTIFICATES"
 # A container cannot see at which address other machines reach its host.
 SHOWN_HOST = "SHOWN_HOST"
 
@@ -100,6 +104,12 @@ def names_in(certificate: Path) -> list[str]:
     shown = _openssl("x509", "-noout", "-ext", "subjectAltName", "-in", str(certificate))
     entries = shown.stdout.partition("\n")[2].split(",")
     return [entry.strip().partition(":")[2] for entry in entries if ":" in entry]
+
+
+def compute_digest(certificate: Path) -> str:
+    """Of the first in the file, as Envoy knows it."""
+    shown, end, _ = certificate.read_text().partition(PEM_END)
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(shown + end)).hexdigest()
 
 
 def ends(certificate: Path) -> float | None:

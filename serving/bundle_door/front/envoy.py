@@ -1,10 +1,8 @@
 """Envoy's configuration, of the files in config/, with what differs from server to server put in:
 there a value between two pairs of braces stands for itself, as JSON, whatever is in it."""
 
-import hashlib
 import json
 import re
-import ssl
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -15,12 +13,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from bundle_door import documents, limits, requests
+from bundle_door.access.certificate import compute_digest
 from bundle_door.front import messages
 from bundle_door.given import Given
 from bundle_door.limits import Limits
 from bundle_door.triton import MOST_WAITING, OF_AN_UNKNOWN_MODEL, ON_ITS_WAY, PASSES
 from bundle_serving import address
-from bundle_serving.address import BALANCED, PEM_END
+from bundle_serving.address import BALANCED
 from bundle_serving.process import guard, keeper_notes, sockets, traces
 from bundle_serving.process.exposure import Exposure
 
@@ -66,7 +65,7 @@ def build_door(given: Given, folder: Path, relay: Path | None = None) -> Config:
         folder,
         **vars(given),
         relay=relay and str(relay),
-        digest=compute_digest(exposure),
+        digests=list_digests(exposure),
         own_hosts=rf"(?i)({hosts})(:\d+)?",
         open_paths=list_open_paths(),
         arriving=messages.write_arrivals(
@@ -99,8 +98,10 @@ def build_balancer(
     limits: Limits,
     exposure: Exposure,
     name: str,
+    certificates: Sequence[str] = (),
 ) -> Config:
-    """`servers` is the name that DNS has all their addresses under; `name` this balancer's own."""
+    """`servers` is the name that DNS has all their addresses under; `name` this balancer's own. By
+    `certificates`, those that servers may show besides."""
     return fill(
         "balancer.yaml",
         folder,
@@ -110,7 +111,7 @@ def build_balancer(
         limits=limits,
         exposure=exposure,
         name=name,
-        digest=compute_digest(exposure),
+        digests=[*dict.fromkeys([*list_digests(exposure), *certificates])],
         relay=None,
         processes=1,
         arriving=messages.write_arrivals(at_door=False),
@@ -182,9 +183,6 @@ def list_services(folder: Path, limits: Limits, processes: int) -> list[Service]
     ]
 
 
-def compute_digest(exposure: Exposure) -> str | None:
+def list_digests(exposure: Exposure) -> list[str]:
     """Of the certificate that all servers show."""
-    if not exposure.certificate:
-        return None
-    shown, end, _ = exposure.certificate.read_text().partition(PEM_END)
-    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(shown + end)).hexdigest()
+    return [compute_digest(exposure.certificate)] if exposure.certificate else []

@@ -8,7 +8,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from bundle_door.balancer import tell_servers
+from bundle_door.access import certificate
+from bundle_door.balancer import PORTS, tell_servers
+from bundle_door.front import envoy
+from bundle_door.limits import Limits
 from bundle_serving.address import Address
 from bundle_serving.process.exposure import Exposure
 from bundle_serving.protocol import local_http
@@ -38,3 +41,16 @@ def test_servers_are_told_though_envoy_did_not_answer_once(monkeypatch: pytest.M
     monkeypatch.setattr(local_http, "ask", ask)
     monkeypatch.setattr(Address, "open", take)
     asyncio.run(check())
+
+
+def test_servers_may_show_the_certificate_before_as_well(tmp_path: Path) -> None:
+    certificate.ensure(tmp_path, [])
+    exposure = Exposure(bind="0.0.0.0", tls_folder=tmp_path)
+    shown, before = certificate.compute_digest(tmp_path / "cert.pem"), "0" * 64
+    made = envoy.build_balancer(
+        "tasks.server", PORTS, "0.0.0.0", tmp_path, Limits(), exposure, "it", [shown, before]
+    )
+    sockets = [each.get("transport_socket") for each in made["static_resources"]["clusters"]]
+    (http, grpc) = (each["typed_config"]["common_tls_context"] for each in sockets if each)
+    assert http["validation_context"] == {"verify_certificate_hash": [shown, before]}
+    assert http == grpc

@@ -16,7 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -325,6 +325,37 @@ def test_a_drained_node_costs_no_request(swarm: Swarm) -> None:
             print(f"\na node drained: {swarm.settled(3, node=0):.0f} s")
         finally:
             manager.docker(*availability, "active", "node2")
+
+
+def test_with_a_new_certificate_a_balancer_has_servers(swarm: Swarm) -> None:
+    """Its node's ports are closed while it is replaced itself, and no longer."""
+    answers, stop, seen = list[tuple[float, int]](), threading.Event(), ssl.create_default_context()
+    seen.check_hostname, seen.verify_mode = False, ssl.CERT_NONE
+    host, port = swarm.at("HTTP_PORT").split(":")
+
+    def ask() -> None:
+        while not stop.wait(0.2):
+            with suppress(OSError, http.client.HTTPException):
+                connection = http.client.HTTPSConnection(host, int(port), timeout=60, context=seen)
+                with closing(connection):
+                    connection.request("GET", "/v2/health/ready")
+                    answers.append((time.monotonic(), connection.getresponse().status))
+
+    before = swarm.certificate.read_text()
+    swarm.certificate.unlink()
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        swarm.made("swarm-up")
+    finally:
+        stop.set()
+        asking.join()
+    assert swarm.certificate.read_text() != before
+    refused = [at for at, status in answers if status != 200]
+    print(f"\n{len(refused)} of {len(answers)} answers were refusals")
+    assert not refused or refused[-1] - refused[0] < 10
+    with swarm.asked() as load:
+        wait_until(lambda: load.answered > 100, "answers of all")
 
 
 def test_more_and_fewer_servers_cost_no_request(swarm: Swarm) -> None:

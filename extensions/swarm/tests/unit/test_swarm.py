@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from bundle_door import relay
+from bundle_door.access.certificate import OF_SERVERS
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from extensions.swarm import stack, stack_file
 from extensions.swarm.stack_file import KEPT, LEFT_OUT, Given
@@ -20,6 +22,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.repository import live, place
 from scripts.settings.settings import DEFAULTS, Settings
+from scripts.stacks import exposure
 from scripts.stacks.containers import DockerStack
 
 Service = dict[str, Any]
@@ -114,10 +117,40 @@ def test_the_balancers_open_the_ports_that_compose_publishes(server: Service, gi
     assert all(port["mode"] == "host" for port in balancer["ports"])
     for name in ("user", "read_only", "cap_drop", "init"):
         assert balancer[name] == made["server"][name]
-    assert balancer["environment"].items() <= made["server"]["environment"].items()
+    told = made["server"]["environment"] | {OF_SERVERS: ""}
+    assert balancer["environment"].items() <= told.items()
     another = stack_file.make_stack_file(server | {"labels": {"fingerprint": "another"}}, given)
     assert another["services"]["balancer"] == balancer, "a rollout leaves it alone"
     assert [each["target"] for each in balancer["secrets"]] == ["/run/tls/cert.pem"]
+
+
+def test_with_a_new_certificate_balancers_come_first(
+    server: Service, given: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They trust the one before as well: else none of them would reach a server until the first has
+    the new one. And they stay as they are with the next start."""
+    monkeypatch.setattr(stack, "DEPLOYED", tmp_path / "stack.json")
+    monkeypatch.setattr(exposure, "exposure_of", lambda _: Mock(certificate=Path("any")))
+    swarm, deployed = stack.SwarmStack(Settings(DEFAULTS)), list[Service]()
+    monkeypatch.setattr(swarm, "_deploy", deployed.append)
+    monkeypatch.setattr(swarm, "_are_balancers_settled", lambda: True)
+
+    def start(certificate: str) -> Service:
+        monkeypatch.setattr(stack, "compute_digest", lambda _: certificate)
+        service = server | {"labels": {"fingerprint": certificate}}
+        known = replace(given, certificates=swarm._list_certificates())
+        made = stack_file.make_stack_file(service, known)
+        swarm._replace_balancers(made)
+        stack._note(made)
+        services: Service = made["services"]
+        return services
+
+    old = start("old")
+    assert start("old") == old and not deployed
+    new = start("new")
+    assert new["balancer"]["environment"][OF_SERVERS] == "new old"
+    assert [each["services"] for each in deployed] == [old | {"balancer": new["balancer"]}]
+    assert start("new") == new and len(deployed) == 1
 
 
 def test_each_service_says_whose_it_is(server: Service, given: Given) -> None:
@@ -217,6 +250,7 @@ def test_what_ran_before_is_deployed_again(tmp_path: Path, monkeypatch: pytest.M
     swarm, deployed = stack.SwarmStack(Settings(DEFAULTS)), list[object]()
     monkeypatch.setattr(stack, "DEPLOYED", tmp_path / "stack.json")
     monkeypatch.setattr(swarm, "_prepare_stack", lambda _: "new")
+    monkeypatch.setattr(swarm, "_replace_balancers", Mock())
     monkeypatch.setattr(swarm, "_deploy", deployed.append)
     monkeypatch.setattr(swarm, "wait_until_settled", Mock(side_effect=KeyboardInterrupt))
     for _ in range(2):
