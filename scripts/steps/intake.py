@@ -326,7 +326,7 @@ def _not_loaded(shown: str, fault: Exception, file: str) -> UserError:
 
 
 def _observe_processor(
-    source: str, pictures_given: bool, trusted: bool, grey: Mapping[str, str]
+    source: str, pictures_given: bool, trusted: bool, grey: dict[str, str]
 ) -> dict[str, Any]:
     """How its processor prepares pictures, seen on one that it prepares; `grey`: of such ones."""
     import numpy as np
