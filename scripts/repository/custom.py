@@ -298,9 +298,24 @@ def _of_torchvision(name: str, given: Any) -> dict[str, Any]:
             "no network given",
             "give ONNX=net.onnx, FROM=a folder or a name on a hub, or one of torchvision's: "
             "ARCH=resnet18 (and WEIGHTS=mine.pth)",
+    for key, is_size, what in (
+        ("resize", _is_side, "the short side"),
+        ("crop", _is_size, "a side, or [height, width]"),
+    ):
+        if key in found and not is_size(found[key]):
+            raise UserError(f"{key}: {found[key]} is not {what}, in pixels", PICTURES)
         )
     arch = given.get("ARCH") or "resnet50"
     require_known(arch)
+def _is_side(given: Any) -> bool:
+    return type(given) is int and given > 0
+
+
+def _is_size(given: Any) -> bool:
+    sides = given if isinstance(given, list) and len(given) == 2 else [given]
+    return all(map(_is_side, sides))
+
+
     if word := next((word for word in ("OUTPUT", "PICTURES", "SIZE") if given.get(word)), ""):
         raise UserError(
             f"{word}= is not for torchvision's networks: they are served as torchvision's own "
