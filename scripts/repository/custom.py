@@ -95,7 +95,8 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
     path = locate(expand(given["ONNX"]))
     model, labels = read(path), labels_given(name, given)
     found = _find_beside(path, model)
-    wanted = dict(found.pictures) | pictures_given(given.get("PICTURES", ""))
+    given_pictures = pictures_given(given.get("PICTURES", ""))
+    wanted = dict(found.pictures) | given_pictures
     known = lines_of(labels) or list(found.labels)
     named = [each.name for each in model.graph.output]
     output, gives = _output(given.get("OUTPUT", ""), named, GIVES)
@@ -103,6 +104,12 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
     asked = Hints(size(given.get("SIZE", "")), usual, output, len(known))
     facts = signature(path, asked, model)
     classes = facts.classes
+    for key, value in _usual(facts).items() if facts.takes_levels else ():
+        if given_pictures.get(key, value) != value:
+            raise UserError(
+                f"{path.name} takes whole numbers, as pictures have: {key} would change nothing",
+                "omit it in PICTURES=",
+            )
     if labels:
         labels_for(known, max(2, classes), labels, path.name, of_one=classes == 1)
     elif len(known) == classes:
@@ -205,7 +212,9 @@ def _require_same_pictures(
 def _complete(facts: Signature, wanted: Mapping[str, Any]) -> dict[str, Any]:
     if facts.channels == 1:  # three equal levels are those of a grey picture
         wanted = {key: _one_of_three(each) for key, each in wanted.items()}
-    return {**_usual(facts), **wanted, "crop": _crop(facts), **_margin(facts, wanted)}
+    usual = _usual(facts)
+    of_levels = usual if facts.takes_levels else {}  # as they are, whatever lies beside it
+    return {**usual, **wanted, **of_levels, "crop": _crop(facts), **_margin(facts, wanted)}
 
 
 def _one_of_three(levels: Any) -> Any:
@@ -289,24 +298,15 @@ def pictures_given(given: str) -> dict[str, Any]:
     if not found.keys() <= Pictures.model_fields.keys():
         cfg = found.get("pretrained_cfg", found)
         found = metadata.of_hugging_face(found) or metadata.of_timm(cfg) or found
-    return dict(found)
-
-
-def _of_torchvision(name: str, given: Any) -> dict[str, Any]:
-    if not (given.get("ARCH") or given.get("WEIGHTS")):
-        raise UserError(
-            "no network given",
-            "give ONNX=net.onnx, FROM=a folder or a name on a hub, or one of torchvision's: "
-            "ARCH=resnet18 (and WEIGHTS=mine.pth)",
     for key, is_size, what in (
         ("resize", _is_side, "the short side"),
         ("crop", _is_size, "a side, or [height, width]"),
     ):
         if key in found and not is_size(found[key]):
             raise UserError(f"{key}: {found[key]} is not {what}, in pixels", PICTURES)
-        )
-    arch = given.get("ARCH") or "resnet50"
-    require_known(arch)
+    return dict(found)
+
+
 def _is_side(given: Any) -> bool:
     return type(given) is int and given > 0
 
@@ -316,6 +316,15 @@ def _is_size(given: Any) -> bool:
     return all(map(_is_side, sides))
 
 
+def _of_torchvision(name: str, given: Any) -> dict[str, Any]:
+    if not (given.get("ARCH") or given.get("WEIGHTS")):
+        raise UserError(
+            "no network given",
+            "give ONNX=net.onnx, FROM=a folder or a name on a hub, or one of torchvision's: "
+            "ARCH=resnet18 (and WEIGHTS=mine.pth)",
+        )
+    arch = given.get("ARCH") or "resnet50"
+    require_known(arch)
     if word := next((word for word in ("OUTPUT", "PICTURES", "SIZE") if given.get(word)), ""):
         raise UserError(
             f"{word}= is not for torchvision's networks: they are served as torchvision's own "

@@ -383,6 +383,19 @@ def test_how_pictures_are_given(network: Path) -> None:
     assert recipe("pets", onnx).pictures.resize == 128
 
 
+def test_levels_that_a_network_takes_as_they_are(network: Path) -> None:
+    model = load_onnx(network)
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.UINT8
+    save(model, network)
+    how = {"size": {"height": 112, "width": 112}, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    network.with_name("preprocessor_config.json").write_text(json.dumps(how))
+    given = {"ONNX": str(network), "PICTURES": "mean: [0, 0, 0]"}
+    made = recipe("pets", given).pictures
+    assert (made.scale, made.mean, made.std) == (1, (0, 0, 0), (1, 1, 1))
+    with pytest.raises(UserError, match=r"takes whole numbers, .* std would change nothing"):
+        recipe("pets", given | {"PICTURES": "std: [2, 2, 2]"})
+
+
 def test_three_equal_levels_are_one_of_a_grey_network(network: Path) -> None:
     model = load_onnx(network)
     model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 1
