@@ -149,6 +149,8 @@ def whole_folder(target: Path) -> Iterator[Path]:
             target.rename(old)
         draft.rename(target)
     finally:
+        if old.exists() and not target.exists():
+            old.rename(target)  # Ctrl-C between the two
         shutil.rmtree(draft, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
 

@@ -131,3 +131,23 @@ def test_what_a_killed_command_had_put_aside_is_put_back(tmp_path: Path) -> None
             raise KeyboardInterrupt
     left = sorted(str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*"))
     assert left == ["3", "3/kept"]
+
+
+def test_ctrl_c_while_a_folder_takes_anothers_place_loses_neither(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (target := tmp_path / "versions").mkdir()
+    (target / "history.jsonl").touch()
+    rename = Path.rename
+
+    def interrupted(self: Path, to: Path) -> Path:
+        monkeypatch.setattr(Path, "rename", rename)
+        rename(self, to)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), files.whole_folder(target):
+        monkeypatch.setattr(Path, "rename", interrupted)
+    assert [str(each.relative_to(tmp_path)) for each in sorted(tmp_path.rglob("*"))] == [
+        "versions",
+        "versions/history.jsonl",
+    ]
