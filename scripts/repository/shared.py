@@ -9,6 +9,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from scripts.base import console, files
 from scripts.base.errors import UserError
@@ -53,10 +54,18 @@ class Shared:
                 console.note(f"by {where}, version {now} is live, and no longer version {before}")
 
     def push_version(self, version: Version) -> None:
-        """Uploads its record last: if that exists, the version is complete."""
-        if self._remote:
-            there = self._remote.archive
-            there.mirror(version.folder, self._name_there(str(version.number)), known=there.prefix)
+        """Uploads its record last: if that exists, the version is complete. What another machine
+        has built meanwhile has the number then; this one is built again after the next `pull`."""
+        if self._remote is None:
+            return
+        there, number = self._remote.archive, str(version.number)
+        record = there.read(self._name_there(f"{number}/{archive.RECORD}"))
+        if record and self._read_record(number, record)["hashes"] != version.hashes:
+            raise UserError(
+                f"{version.title} is another machine's by now",
+                "run it again: this one becomes the next version",
+            )
+        there.mirror(version.folder, self._name_there(number), known=there.prefix)
 
     def push_live(self, *others: str) -> None:
         """Uploads its models, and these others."""
@@ -141,12 +150,16 @@ class Shared:
         return f"{folder}/{name}" if folder else name
 
     def _is_here(self, number: str, content: bytes | None) -> bool:
+        here = files.read_json(archive.home(self._pipeline) / number / archive.RECORD)
+        return here == self._read_record(number, content)
+
+    def _read_record(self, number: str, content: bytes | None) -> dict[str, Any]:
         try:
-            there = json.loads(content or b"")
-        except ValueError:
+            record: dict[str, Any] = json.loads(content or b"")
+            record["hashes"]
+        except (ValueError, TypeError, KeyError):
             raise UserError(
                 f"{self._name_there(number)}/{archive.RECORD} in the shared archive cannot be read",
                 "remove that version there, or put it there again from a backup",
             ) from None
-        here = files.read_json(archive.home(self._pipeline) / number / archive.RECORD)
-        return bool(here) and here == there
+        return record

@@ -1,10 +1,12 @@
 """What is kept, what goes, and what a machine refuses, without a server."""
 
 import errno
+import json
 import os
 import re
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -105,6 +107,27 @@ def test_what_another_machine_has_recorded_meanwhile_stays(
     shared.record(history.EVALUATED, 1, "eval")
     assert [event.what for event in history.read(first)] == ["serves", "serves", "evaluated"]
     assert stored[history.NAME] == history.path(first).read_bytes()
+
+
+def test_a_version_that_another_machine_has_published_meanwhile_is_not_replaced(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have taken the next number; that of the other may be rolled out already."""
+    first, stored = pipelines.main(), dict[str, bytes]()
+    there: Any = SimpleNamespace(read=stored.get, mirror=Mock(), prefix="")
+    monkeypatch.setattr(place, "open_folder", lambda _: SimpleNamespace(archive=there))
+    shared, version = Shared(Settings(DEFAULTS), first), archive.load(first, publish("mine"))
+    shared.push_version(version)
+    record = version.record | {"evaluated": {"right": 9}}  # of the same
+    for hashes, is_refused in ((version.hashes, False), ({"theirs": {}}, True)):
+        stored["1/version.json"] = json.dumps(record | {"hashes": hashes}).encode()
+        there.mirror.reset_mock()
+        with pytest.raises(UserError, match="another machine's") if is_refused else nullcontext():
+            shared.push_version(version)
+        assert there.mirror.called != is_refused
+    stored["1/version.json"] = b"[]"
+    with pytest.raises(UserError, match=r"1/version\.json in the shared archive cannot be read"):
+        shared.push_version(version)
 
 
 def test_an_earlier_version_that_is_published_again_stays(here: Path) -> None:
