@@ -20,6 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if by_default:
             signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        if sys.stderr is None:  # closed
+            sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
         from .command import run
 
         if by_default:

@@ -191,6 +191,15 @@ def test_a_closed_standard_output(stand_in: StandIn, pictures: Path, tmp_path: P
     assert (done.returncode, done.stderr[:10]) == (0, b"1 answered")
 
 
+def test_a_closed_standard_error(stand_in: StandIn, pictures: Path) -> None:
+    """What would be said there, of the eighth, does not end the run."""
+    words = [*COMMAND, "--url", stand_in.url, "--json", str(pictures)]
+    done = subprocess.run(
+        ["sh", "-c", f"exec {shlex.join(words)} 2>&-"], stdout=subprocess.PIPE, timeout=60
+    )
+    assert (done.returncode, done.stdout.count(b"\n")) == (1, 20)
+
+
 def test_a_file_of_certificates_in_an_empty_variable(
     stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
