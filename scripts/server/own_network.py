@@ -60,9 +60,13 @@ def _find_recipe(name: str, words: Mapping[str, str]) -> Recipe:
             f"{folder} is there already, and what is made of {source.other} goes there",
             "move it elsewhere, or choose another NAME",
         )
+    weights = given.get("WEIGHTS", "")
+    is_filled = bool(weights) and expand(weights).is_file()
     made_of = _import_source(folder / _name_onnx(wanted), source, given)
-    if source.other and (path := expand(source.other)).exists():
+    if source.other and (path := expand(weights if is_filled else source.other)).exists():
         content = {"source": str(path), "digest": _digest(path)}
+        if is_filled:
+            content["network"] = source.other
         files.write(folder / MADE_OF, json.dumps(content, indent=1) + "\n")
     return custom.recipe(name, made_of)
 
@@ -151,18 +155,23 @@ def import_version(pipeline: Pipeline, weights: str) -> str:
     """What a new version is made of: what WEIGHTS= names, or the ONNX file that it becomes. In a
     folder of its own, as the live version's is still asked for."""
     recipe, path = pipeline.recipe, expand(weights)
-    is_known = path.is_dir() or (path.is_file() and path.suffix in (*sources.TORCH, *sources.KERAS))
+    home = folders.own().networks / pipeline.name
+    noted = files.read_json(home / MADE_OF)
+    known = (*sources.TORCH, *sources.KERAS)
+    # As the first one's, into the same network.
+    is_filling = "network" in noted and path.suffix == Path(noted["source"]).suffix
+    is_known = path.is_dir() or (path.is_file() and (is_filling or path.suffix in known))
     if not (isinstance(recipe, Image) and recipe.source.endswith(WHOLE) and is_known):
         return weights
-    source = sources.find_source(weights)
+    source = sources.find_source(noted["network"] if is_filling else weights)
     if not source.other:
         return str(source.network or path)
-    folder = _of_version(folders.own().networks / pipeline.name, _digest(path))
+    folder = _of_version(home, _digest(path))
     # The same file may have come by another name.
     made = next(folder.glob("*.onnx"), folder / _name_onnx(weights))
     if not made.is_file():
-        size = {"SIZE": "x".join(map(str, sides(recipe.pictures.crop)))}
-        _import_source(made, source, size)
+        given = {"SIZE": "x".join(map(str, sides(recipe.pictures.crop)))}
+        _import_source(made, source, given | ({"WEIGHTS": str(path)} if is_filling else {}))
     return str(made)
 
 

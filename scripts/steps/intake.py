@@ -79,17 +79,19 @@ def take(
     # What loads weights must not fall back on code, whatever it is told.
     os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
     there = expand(source)
-    if there.is_file():
-        return _of_torch(there, size, path, trusted)
-    if there.is_dir():
-        config = files.read_json(there / "config.json")
-        if "pretrained_cfg" in config:
-            return _of_timm(f"local-dir:{there}", there.name, weights, size, path)
-        return _of_hugging_face(str(there), size, pictures_given, path, trusted)
-    if source.startswith(TIMM):
+    if "pretrained_cfg" in files.read_json(there / "config.json"):
+        return _of_timm(f"local-dir:{there}", there.name, weights, size, path)
+    if source.startswith(TIMM) and not there.exists():
         name = source.removeprefix(TIMM)
         return _of_timm(name, name, weights, size, path)
-    return _of_hugging_face(source, size, pictures_given, path, trusted)
+    if weights != "default":
+        raise UserError(
+            f"WEIGHTS= is for a network of timm's, and {source} has its own", "omit WEIGHTS="
+        )
+    if there.is_file():
+        return _of_torch(there, size, path, trusted)
+    name = str(there) if there.is_dir() else source
+    return _of_hugging_face(name, size, pictures_given, path, trusted)
 
 
 # PyTorch's files.
@@ -193,9 +195,12 @@ def _of_timm(name: str, shown: str, weights: str, size: Size | None, path: Path)
         except Exception as fault:
             raise _not_loaded(shown, fault, file) from None
         config = dict(module.pretrained_cfg)
-        data = timm.data.resolve_model_data_config(module, use_test_size=size is None)
-        (channels, *_) = data["input_size"]
-        pictures = metadata.of_timm(data | ({"input_size": (channels, *size)} if size else {}))
+        data = timm.data.resolve_model_data_config(module, use_test_size=True)
+        channels, *tested = data["input_size"]
+        if size and [*size] != tested:
+            data = timm.data.resolve_model_data_config(module)
+            data["input_size"] = (channels, *size)
+        pictures = metadata.of_timm(data)
         classes = module.num_classes
         labels = list(config.get("label_names") or ())
         if not labels and classes == 1000:

@@ -49,6 +49,21 @@ def test_a_folder_in_half_precision(kind: torch.dtype, tmp_path: Path) -> None:
     assert taken.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
 
 
+def test_weights_for_what_has_its_own(tmp_path: Path) -> None:
+    save_small(tmp_path)
+    with pytest.raises(UserError, match="WEIGHTS= is for a network of timm's"):
+        intake.take(str(tmp_path), "mine.pth", None, False, tmp_path / "model.onnx")
+
+
+def test_the_size_that_timm_tested_is_prepared_as_it_was(tmp_path: Path) -> None:
+    """A new version of a network is asked for in the size of its first."""
+    whole, given, other = (
+        intake.take("timm/test_resnet", "random", size, False, tmp_path / "model.onnx").pictures
+        for size in (None, (160, 160), (64, 64))
+    )
+    assert whole == given and other["crop"] == 64
+
+
 @pytest.mark.parametrize("library", ["transformers", "timm"])
 def test_a_network_of_grey_pictures(library: str, tmp_path: Path) -> None:
     if library == "timm":

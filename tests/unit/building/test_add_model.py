@@ -498,7 +498,7 @@ def test_labels_that_a_check_has_put_in_order_are_kept_in_own(
     assert lines_of(made.labels_file) == ["cat", "dog"]
 
 
-@pytest.mark.parametrize("name", ["pets.pt", "pets.keras", "folder"])
+@pytest.mark.parametrize("name", ["pets.pth", "pets.pt", "pets.keras", "folder"])
 def test_what_was_converted_and_has_changed_since_is_published_by_its_name(
     network: Path,
     tmp_path: Path,
@@ -515,6 +515,8 @@ def test_what_was_converted_and_has_changed_since_is_published_by_its_name(
         out.parent.mkdir(parents=True)
         shutil.copy(network, out)
         converted.append(out)
+        if source.suffix == ".pth":
+            assert "--source=timm/resnet18" in words and source in words
 
     monkeypatch.setattr(own_network, "run_here", convert)
     source = written = tmp_path / name
@@ -522,7 +524,10 @@ def test_what_was_converted_and_has_changed_since_is_published_by_its_name(
         source.mkdir()
         written = source / "config.json"
     written.write_text("{}")
-    made = own_network.recipe_of("pets", {"FROM": str(source), "SIZE": "112"})
+    words = {"FROM": str(source)}
+    if source.suffix == ".pth":  # weights, of timm's network
+        words = {"FROM": "timm/resnet18", "WEIGHTS": str(source)}
+    made = own_network.recipe_of("pets", words | {"SIZE": "112"})
     pipeline = Pipeline("pets", made)
     own_network.tell_changed(pipeline)
     assert "has changed" not in capsys.readouterr().out
