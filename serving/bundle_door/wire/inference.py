@@ -17,7 +17,7 @@ from bundle_door.wire.kserve import (
     Inference,
     Input,
     Output,
-    SharedMemory,
+    TensorParameters,
     Value,
     decode,
     from_json,
@@ -84,6 +84,12 @@ def from_body(
 ) -> Asked:
     """A body with JSON in its first `length` bytes, followed by binary tensors."""
     asked = parse(memoryview(body)[:length], Inference)
+    for what, of_body, of_path in (
+        ("model_name", asked.model_name, model),
+        ("model_version", asked.model_version, version),
+    ):
+        if of_body not in ("", of_path):
+            raise Refused(400, f"{what} is {of_body!r}, but the path's is {of_path!r}; send one")
     tensors = list(payloads(asked.inputs, memoryview(body)[length:]))
     message = pb.ModelInferRequest(
         model_name=model,
@@ -251,7 +257,7 @@ def classes_of(output: str, count: int) -> pb.ModelInferRequest.InferRequestedOu
     )
 
 
-def _set_shared_memory(message: Any, parameters: SharedMemory) -> None:
+def _set_shared_memory(message: Any, parameters: TensorParameters) -> None:
     if parameters.shared_memory_region is UNSET:
         return
     message["shared_memory_region"].string_param = parameters.shared_memory_region

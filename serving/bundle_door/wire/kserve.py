@@ -53,17 +53,19 @@ Value = bool | int | float | Annotated[str, Meta(max_length=limits.MOST_TEXT)]
 Parameters = Annotated[dict[Name, Raw], Meta(max_length=limits.MOST_PARAMETERS)]
 
 
-class SharedMemory(Struct, forbid_unknown_fields=True):
+class TensorParameters(Struct, forbid_unknown_fields=True):
     shared_memory_region: Name | UnsetType = UNSET
     shared_memory_byte_size: Count = 0
     shared_memory_offset: Count = 0
+    # As what MLServer's clients take the values: Triton does not ask.
+    content_type: Name = ""
 
 
-class InputParameters(SharedMemory, forbid_unknown_fields=True):
+class InputParameters(TensorParameters, forbid_unknown_fields=True):
     binary_data_size: Count | UnsetType = UNSET
 
 
-class OutputParameters(SharedMemory, forbid_unknown_fields=True):
+class OutputParameters(TensorParameters, forbid_unknown_fields=True):
     binary_data: bool = False
     classification: Count = 0
 
@@ -86,6 +88,9 @@ class Inference(Struct, forbid_unknown_fields=True):
     outputs: Annotated[list[Output], Meta(max_length=limits.MOST_TENSORS)] = []
     parameters: Parameters = {}
     id: Annotated[str, Meta(max_length=limits.MOST_ID)] = ""
+    # KServe's client repeats the path's.
+    model_name: Name = ""
+    model_version: Name = ""
 
 
 class Index(Struct, forbid_unknown_fields=True):

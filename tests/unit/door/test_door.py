@@ -92,6 +92,17 @@ def test_json_and_binary_tensors_travel_as_raw_contents() -> None:
     assert [tensor.name for tensor in found.inputs] == ["IN", "B"]
 
 
+def test_what_kserves_and_mlservers_clients_say_besides() -> None:
+    spoken = {"parameters": {"content_type": "np"}}
+    outputs = [{"name": "OUT", **spoken}]
+    found = message(*body(TENSOR | spoken, id="x", model_name="echo", outputs=outputs))
+    assert found.inputs[0].name == "IN" and not found.inputs[0].parameters
+    more: dict[str, Any]
+    for more in ({"model_name": "other"}, {"model_version": "2"}):
+        with pytest.raises(Refused, match="is '(other|2)', but the path's is '(echo|1)'"):
+            message(*body(TENSOR, **more))
+
+
 def answer(*shape: int) -> pb.ModelInferResponse:
     found = pb.ModelInferResponse(raw_output_contents=[bytes([shape[0]]) * math.prod(shape)])
     found.outputs.add(name="OUT", datatype="UINT8", shape=shape)
