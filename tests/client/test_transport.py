@@ -1,9 +1,12 @@
 import asyncio
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from bundle_client import AsyncClient, Client, ServerUnreachable
 from bundle_client.server import PROTOCOLS, Protocol, server
+from bundle_client.transport.connection import over_grpc
 
 
 @pytest.mark.parametrize(
@@ -72,3 +75,13 @@ def test_what_is_no_timeout(timeout: float) -> None:
         ValueError, match="timeout must be more than 0 seconds, and at most 2147483"
     ):
         server("triton", "http", timeout)
+
+
+def test_grpc_trusts_what_this_machine_trusts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (company := tmp_path / "company.pem").touch()
+    monkeypatch.setenv("SSL_CERT_FILE", str(company))
+    home = Mock()
+    over_grpc(home, server("grpcs://localhost", "grpc", 1))
+    assert home.InferenceServerClient.call_args.kwargs["root_certificates"] == str(company)
