@@ -253,6 +253,18 @@ def lines_of(labels: Path | None) -> list[str]:
     return [line.strip() for line in text.rstrip().splitlines()]
 
 
+def labels_for(
+    labels: list[str], classes: int, source: Path | None, network: str, of_one: bool
+) -> list[str]:
+    """A label for each class; of one number, what it is of, and its opposite."""
+    if not labels:
+        return [f"class {each}" for each in range(classes)]
+    if of_one and len(labels) == 1 and classes == 2:
+        labels = [f"not {labels[0]}", *labels]
+    require_labels(labels, classes, source, network)
+    return labels
+
+
 def require_labels(
     labels: list[str], classes: int, file: Path | None, of: str, besides: str = ""
 ) -> None:

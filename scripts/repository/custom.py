@@ -15,7 +15,7 @@ import yaml
 from pydantic import ValidationError
 
 from scripts import bootstrap
-from scripts.artefacts.manifest import lines_of
+from scripts.artefacts.manifest import labels_for, lines_of
 from scripts.artefacts.shapes import sides
 from scripts.base import files
 from scripts.base.errors import UserError
@@ -86,7 +86,6 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
         bootstrap.ensure("adopt")
     from scripts.intake.reading import GIVES
     from scripts.intake.signature import Hints, read, signature
-    from scripts.steps.adopt import labels_for
 
     if given.get("ARCH") or given.get("WEIGHTS"):
         raise UserError(
@@ -194,6 +193,8 @@ def _require_same_labels(
 def _require_same_pictures(
     name: str, recipe: Image, network: Path, said: Found, before: Sequence[Found]
 ) -> None:
+    if Path(sys.prefix) == VENV:  # an image has it
+        bootstrap.ensure("adopt")
     from scripts.intake.signature import Hints, signature
 
     if said.pictures in [each.pictures for each in before]:
@@ -201,7 +202,10 @@ def _require_same_pictures(
     size, classes = sides(recipe.pictures.crop), recipe.class_count
     facts = signature(network, Hints(size, None, recipe.output, classes))
     usual = _first().pictures.model_dump()
-    wanted = Pictures.model_validate(usual | _complete(facts, said.pictures))
+    try:
+        wanted = Pictures.model_validate(usual | _complete(facts, said.pictures))
+    except ValidationError as fault:
+        raise _explain_error(fault) from None
     if str(wanted) != str(recipe.pictures):
         raise UserError(
             f"{network.name} wants pictures otherwise than {name} prepares them: {wanted}",

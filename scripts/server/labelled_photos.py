@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from scripts.artefacts.exporting import as_words
-from scripts.artefacts.manifest import external_data, lines_of
+from scripts.artefacts.manifest import external_data, labels_for, lines_of
 from scripts.artefacts.step import TRY_PICTURES
 from scripts.artefacts.workspace import Workspace
 from scripts.base import console, files
@@ -24,7 +24,6 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.repository import custom, evaluations
 from scripts.settings import arguments
 from scripts.stacks.stack import Stack
-from scripts.steps.adopt import labels_for
 from scripts.steps.engine import Labels
 
 MOST_JUDGED = 500  # a minute, with a network of 25 million weights on two cores

@@ -13,7 +13,7 @@ from typing import Any
 from bundle_serving.agreement import Bound, compare
 from bundle_serving.networks import is_ir
 from scripts.artefacts.exporting import start, unless_it_fits
-from scripts.artefacts.manifest import EXPECTED, Foreign, lines_of, require_labels
+from scripts.artefacts.manifest import EXPECTED, Foreign, labels_for, lines_of
 from scripts.artefacts.progress import step, tell
 from scripts.base import files
 from scripts.base.errors import UserError
@@ -87,18 +87,6 @@ def adopt(wanted: Foreign, out: Path) -> None:
                 "nothing was changed; please report this as a bug, with PICTURES=",
             )
         np.savez_compressed(draft / EXPECTED, scores=expected)
-
-
-def labels_for(
-    labels: list[str], classes: int, source: Path | None, network: str, of_one: bool
-) -> list[str]:
-    """A label for each class; of one number, what it is of, and its opposite."""
-    if not labels:
-        return [f"class {each}" for each in range(classes)]
-    if of_one and len(labels) == 1 and classes == 2:
-        labels = [f"not {labels[0]}", *labels]
-    require_labels(labels, classes, source, network)
-    return labels
 
 
 if __name__ == "__main__":

@@ -456,8 +456,9 @@ def test_another_file_wants_pictures_and_is_read_as_the_first(
 ) -> None:
     monkeypatch.setenv("OWN", str(tmp_path / "own"))
 
-    def say(beside: Path, mean: float, problem: str = "") -> None:
+    def say(beside: Path, mean: float, problem: str = "", **more: object) -> None:
         how = {"size": {"height": 112, "width": 112}, "image_mean": [mean] * 3, "resample": 3}
+        how |= more
         (beside.parent / "preprocessor_config.json").write_text(
             json.dumps(how | {"image_std": [0.5] * 3})
         )
@@ -476,6 +477,9 @@ def test_another_file_wants_pictures_and_is_read_as_the_first(
         how = {"mean": (0.25,) * 3, "interpolation": "bicubic"}
         pictures = made.pictures.model_copy(update=how)
         custom.require_as_said("pets", made.model_copy(update={"pictures": pictures}), file)
+        say(file, 0.25, do_center_crop=True, crop_size=224)
+        with pytest.raises(UserError, match="resize must be at least as large as crop"):
+            custom.require_as_said("pets", made, file)
         say(file, 0.5)
         custom.require_as_said("pets", made, file)
         say(file, 0.5, "multi_label_classification")
