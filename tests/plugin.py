@@ -205,6 +205,14 @@ def assets() -> Path:
     return ASSETS
 
 
+@pytest.fixture
+def umask_077() -> Iterator[None]:
+    """Of a user whose files are read by nobody else, also not in a container."""
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
+
+
 def require_docker() -> None:
     if obstacle := why_not_served():
         pytest.skip(f"no containers here: {obstacle}")

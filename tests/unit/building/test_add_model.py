@@ -199,6 +199,18 @@ def test_nothing_is_left_of_what_failed(network: Path) -> None:
     assert not path.exists() and not list(own.models.glob("test_pets*"))
 
 
+def test_versions_of_an_earlier_pipeline_are_not_taken_for_a_new_ones(
+    network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "HERE", tmp_path / "versions")
+    monkeypatch.setattr(own_pipelines, "ROOT", tmp_path)
+    pipeline = Pipeline("pets", recipe("pets", {"ONNX": str(network)}))
+    require_new(pipeline)
+    files.write(archive.home(pipeline) / "1" / archive.RECORD, "{}")
+    with pytest.raises(UserError, match="versions of an earlier pets are in versions/pets"):
+        require_new(pipeline)
+
+
 def test_what_the_user_keeps_in_the_networks_folder_stays(
     network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,8 +241,8 @@ def test_what_is_made_in_the_networks_folder_goes(
             files.write(folder / "pets.onnx", "")
             raise what
         assert not folder.exists()
-    files.write(folder / "pets.onnx", "")
-    files.write(folder.with_name(".pets.begun"), "")  # as a killed run leaves both
+    killed = keep_folder("pets", {})
+    files.write(killed.__enter__() / "pets.onnx", "")
     with keep_folder("pets", {}):
         assert not folder.exists()
     assert not list(folder.parent.iterdir())

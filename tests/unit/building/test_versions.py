@@ -1,5 +1,6 @@
 """What is decided about versions, without a server."""
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,8 @@ from unittest.mock import MagicMock, Mock
 
 import pytest
 
+from bundle_serving import agreement
+from bundle_serving.agreement import Bound
 from bundle_serving.pictures import Transform, to_pixels
 from bundle_serving.process.cores import UNSEEN
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
@@ -28,6 +31,7 @@ from scripts.rollout.preflight import (
     describe_anyway,
     require_room,
     require_same_shapes,
+    require_sound,
     require_trained,
     require_writable,
 )
@@ -40,6 +44,7 @@ from scripts.server.triton.control import pin_steps, serving_both
 from scripts.settings import arguments
 from scripts.settings.settings import DEFAULTS
 from scripts.stacks import state
+from scripts.steps import gate
 
 
 def events(*happened: tuple[str, int, str]) -> list[Event]:
@@ -210,6 +215,20 @@ def test_another_number_of_classes_is_not_rolled_out(here: Path) -> None:
     assert "make up" in refused.value.remedy
 
 
+def test_what_does_not_fit_what_runs_is_not_rolled_out(here: Path) -> None:
+    old, new = kept(None, "a network"), kept(None, "another")
+    network = new.member("resnet50_onnx") / "model.onnx"
+    fewer = replace(new, models={"resnet50_onnx": 2}, hashes={"resnet50_onnx": {}})
+    with pytest.raises(UserError, match="consists of other models"):
+        require_sound(old, fewer, CPU)
+    network.write_text("damaged")
+    with pytest.raises(UserError, match="is not the file that was published"):
+        require_sound(old, new, CPU)
+    network.unlink()
+    with pytest.raises(UserError, match=r"model\.onnx of resnet50_onnx .* is missing"):
+        require_sound(old, new, CPU)
+
+
 def test_untrained_weights_do_not_follow_trained_ones(here: Path) -> None:
     versions = kept(None, "a network"), kept(None, "another")
     for version, untrained in zip(versions, (False, True), strict=True):
@@ -232,6 +251,21 @@ def test_what_several_servers_do_instead_of_copies_is_of_the_same_pipeline(here:
     with pytest.raises(UserError) as refused:
         shadow.try_unseen(3, running, 10, 60, may_end_early=True)
     assert refused.value.remedy.endswith(": make rollout MODEL=birds VERSION=3 CANARY=10")
+
+
+@pytest.mark.parametrize(
+    "wrong", [agreement.Agreement(5, 5, 0.06), agreement.Agreement(5, 4, 0.01)]
+)
+def test_answers_that_are_not_pytorchs_are_refused_beside_the_live_version(
+    wrong: agreement.Agreement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollout, "ask_uncounted", lambda *_: iter([]))
+    monkeypatch.setattr(gate, "find_served_bound", lambda *_: Bound(0.05))
+    recipe = Mock(**{"judge.side_effect": [agreement.Agreement(5, 5, 0.01), wrong]})
+    new = Mock(**{"pipeline.recipe": recipe})
+    rollout._ask_golden(Mock(new=new), Mock())
+    with pytest.raises(rollout.Refused, match="its answers differ from PyTorch's"):
+        rollout._ask_golden(Mock(new=new), Mock())
 
 
 @pytest.mark.parametrize(
@@ -317,6 +351,25 @@ def test_a_version_is_numbered_once_and_members_keep_their_numbers(here: Path) -
     assert kept(third, "a network").number == 4
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"models": {"../../secret": 1}, "hashes": {}},
+        {"models": {"network": 1, "../../secret": 1}, "hashes": {"network": {}}},
+        {"models": {"a/b": 1}, "hashes": {"a/b": {}}},
+        {"models": {}, "hashes": {"network": {}}},
+    ],
+)
+def test_a_record_names_the_models_that_it_has_hashes_of(
+    here: Path, changed: dict[str, object]
+) -> None:
+    """It may come from elsewhere, and folders of these names are removed."""
+    version = kept(None, "a network")
+    files.write(version.folder / archive.RECORD, json.dumps(version.record | changed))
+    with pytest.raises(UserError, match="it names something else than models"):
+        archive.load(pipelines.main(), 1)
+
+
 def test_what_was_removed_or_spoilt_is_mended_once_it_is_made_again(here: Path) -> None:
     seed = kept(None, "a network")
     network = seed.member("resnet50_onnx") / "model.onnx"
@@ -335,6 +388,47 @@ def test_a_draft_that_fails_leaves_nothing(here: Path) -> None:
     with pytest.raises(UserError) as refused:
         archive.load(replace(pipelines.main(), name="birds"), 7)
     assert refused.value.remedy == "see them: make history MODEL=birds"
+
+
+def test_what_a_killed_build_has_left_is_in_no_version(here: Path) -> None:
+    files.write(here / "versions" / ".draft" / "onnx" / "model.onnx", "half")
+    with archive.draft(pipelines.main(), None) as draft:
+        assert not [*draft.folder.iterdir()]
+
+
+def test_of_an_earlier_version_all_is_reused_but_its_models(here: Path) -> None:
+    """Of which the new one may have fewer."""
+    pipeline, seed = pipelines.main(), kept(None, "a network")
+    files.write(seed.folder / "onnx" / "model.onnx", "exported")
+    with archive.draft(pipeline, seed) as draft:
+        assert (draft.onnx / "model.onnx").samefile(seed.folder / "onnx" / "model.onnx")
+        contents = {"resnet50_onnx": {"model.onnx": "another"}}
+        version = archive.keep(draft, contents, DEFAULTS, pipeline, seed)
+    assert version.hashes.keys() == version.models.keys() == {"resnet50_onnx"}
+
+
+@pytest.mark.usefixtures("umask_077")
+def test_containers_can_read_versions_and_what_is_live_whatever_the_umask(here: Path) -> None:
+    live.place(version := kept(None, "a network"), live.REPOSITORY)
+    for top in (version.folder, live.REPOSITORY):
+        for path in (top, *top.rglob("*")):
+            wanted = 0o555 if path.is_dir() else 0o444
+            assert path.stat().st_mode & wanted == wanted, path
+
+
+def test_what_is_laid_out_again_is_not_touched(here: Path) -> None:
+    """Triton would load it anew: it looks at each file, and at those that Python compiles."""
+
+    def look() -> dict[Path, tuple[int, int]]:
+        laid_out = [path for path in live.REPOSITORY.rglob("*") if path.is_file()]
+        return {each: (each.stat().st_ino, each.stat().st_ctime_ns) for each in laid_out}
+
+    version = kept(None, "a network", "x = 1")
+    live.place(version, live.REPOSITORY)
+    before = look()
+    assert any(path.match("preprocessing/1/__pycache__/*.pyc") for path in before)
+    live.place(version, live.REPOSITORY)
+    assert look() == before
 
 
 def test_a_model_is_called_by_its_name_and_the_network_that_it_serves(here: Path) -> None:

@@ -43,6 +43,21 @@ def test_a_line_of_the_history(here: Path, content: bytes) -> None:
     assert len(history.read(first)) == 2
 
 
+@pytest.mark.parametrize("version", ["1", None, 1.5, [1]])
+def test_an_event_of_what_is_no_version(here: Path, version: object) -> None:
+    event = {"time": "", "what": history.SERVES, "version": version, "how": "up"}
+    files.write(history.path(first), json.dumps(event))
+    with pytest.raises(UserError, match="line 1, cannot be read"):
+        history.read(first)
+
+
+def test_what_another_machine_has_recorded_is_shown_by_the_door(here: Path) -> None:
+    event = {"time": "", "what": history.SERVES, "version": 7, "how": "up"}
+    history.replace(first, json.dumps(event).encode(), "there")
+    shown = json.loads((live.REPOSITORY / history.SHOWN).read_bytes())
+    assert [each["version"] for each in shown[first.ensemble]] == [7]
+
+
 @pytest.mark.parametrize("content", DAMAGE[:-1])
 def test_what_the_door_reads_of_it_is_written_again(here: Path, content: bytes) -> None:
     other = pipelines.others()[0]

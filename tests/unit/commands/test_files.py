@@ -1,12 +1,25 @@
+import errno
 import os
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from scripts.base import disk, files
 from scripts.base.errors import OTHER, UserError
 from scripts.stacks import admin_key, containers, exposure
+
+
+def test_what_cannot_be_written_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.write(tmp_path / "file", "first")
+    monkeypatch.setattr(Path, "chmod", Mock(side_effect=OSError(errno.ENOSPC, "no space left")))
+    with pytest.raises(OSError):
+        files.write(tmp_path / "file", "second")
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "first"
 
 
 def test_what_another_user_left_is_not_said_to_be_removed(

@@ -145,6 +145,10 @@ def test_requests_of_clients_count_too() -> None:
 
 def test_what_fails_everywhere_is_not_the_new_ones_fault() -> None:
     assert "all servers" in turn(Servers(lambda server: Seen(40, 3)), Asked(well))
+    live = Seen(1000, 20)
+    assert "10 of 10 requests" in str(Seen(10, 10).objection(live))  # fewer, but a larger share
+    assert Seen(100, 3).objection(live) and not Seen(100, 2).objection(live)
+    assert Seen(1, 1).objection(Seen(0, 0)) and not Seen(0, 0).objection(Seen(0, 0))
 
 
 def test_a_judged_one_that_ends_is_a_refusal() -> None:

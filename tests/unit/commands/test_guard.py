@@ -36,11 +36,21 @@ def test_no_file_is_no_key(tmp_path: Path) -> None:
         guard.read(tmp_path / "key")
 
 
-def test_a_secret_file_is_never_open_to_others(tmp_path: Path) -> None:
+def test_a_secret_file_is_never_open_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes, chmod = list[int](), Path.chmod
+
+    def look(path: Path, mode: int) -> None:
+        modes.append(path.stat().st_mode & 0o777)
+        chmod(path, mode)
+
+    monkeypatch.setattr(Path, "chmod", look)
     files.write(tmp_path / "key", "secret", mode=0o600)
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
     files.write(tmp_path / "open", "public", mode=0o644)
     assert (tmp_path / "open").stat().st_mode & 0o777 == 0o644
+    assert modes == [0o600, 0o600]  # while it was written
 
 
 @pytest.fixture

@@ -100,6 +100,13 @@ def test_a_certificate_that_a_kill_leaves_half_made_is_made_anew(
     ssl.create_default_context().load_cert_chain(tmp_path / CERTIFICATE, tmp_path / PRIVATE_KEY)
 
 
+@pytest.mark.usefixtures("umask_077")
+def test_a_containers_door_reads_a_certificate_whatever_the_umask(tmp_path: Path) -> None:
+    certificate.ensure(tmp_path, [])
+    assert (tmp_path / CERTIFICATE).stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / PRIVATE_KEY).stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.parametrize(("port", "other"), [(80, 8080), (443, 8443), (8000, 8100), (65500, 65400)])
 def test_another_port_is_one_that_anybody_may_open(
     monkeypatch: pytest.MonkeyPatch, port: int, other: int

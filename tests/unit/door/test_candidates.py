@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bundle_door.answers import Answer
-from bundle_door.paths.candidates import Sharing
+from bundle_door.paths.candidates import MOST_BYTES, MOST_WAITING, Behind, Sharing
 from bundle_door.paths.plain import PlainQuestions
 from bundle_door.requests import Note, Request
 from bundle_door.served import Candidate
@@ -40,6 +40,24 @@ def test_what_takes_the_live_version_as_long_is_no_fault_of_the_candidates(
     given = asyncio.run(sharing(request, {"model": "m", "version": ""}))
     assert given.status == 200 and not request.note.answered_by
     assert [status for _, status, _ in told] == [500] * is_its_fault
+
+
+def test_no_more_waits_behind_answers_than_has_room() -> None:
+    async def check() -> None:
+        ended, behind = asyncio.Event(), Behind()
+
+        async def wait() -> None:
+            await ended.wait()
+
+        assert behind.begin(wait(), MOST_BYTES - 1) and not behind.begin(wait(), 2)
+        assert all(behind.begin(wait(), 0) for _ in range(MOST_WAITING - 1))
+        assert not behind.begin(wait(), 0)
+        ended.set()
+        async with asyncio.timeout(60):
+            while not behind.begin(wait(), MOST_BYTES):
+                await asyncio.sleep(0)
+
+    asyncio.run(check())
 
 
 class Texts:

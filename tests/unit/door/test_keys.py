@@ -9,7 +9,7 @@ import pytest
 
 from bundle_door.access import key_file
 from bundle_door.access.key_file import BadKeys, Client
-from bundle_door.access.keys import Keys
+from bundle_door.access.keys import Bucket, Keys
 from bundle_door.answers import Refused
 from bundle_door.front.envoy_process import Line
 from bundle_door.front.messages import INFER
@@ -37,6 +37,12 @@ def test_who_was_revoked_stays_out_though_the_file_could_not_be_read_at_once(
             runner.run(keys.admit(ann))
 
 
+@pytest.mark.usefixtures("umask_077")
+def test_a_containers_door_reads_the_file_whatever_the_umask(tmp_path: Path) -> None:
+    key_file.add(file := tmp_path / "api.keys", Client("ann"))
+    assert file.stat().st_mode & 0o777 == 0o644
+
+
 def test_a_message_that_waits_heeds_a_rate_that_changes(tmp_path: Path) -> None:
     """Also of a new key under the old name, which would keep the old rate."""
     first = key_file.add(file := tmp_path / "api.keys", Client("ann", 2))
@@ -46,16 +52,23 @@ def test_a_message_that_waits_heeds_a_rate_that_changes(tmp_path: Path) -> None:
         await keys.admit(f"Bearer {first}")
         await keys.admit(f"Bearer {first}")
         waiting = asyncio.create_task(keys.admit(f"Bearer {first}"))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)  # until it waits
         key_file.revoke(file, "ann")
         second = key_file.add(file, Client("ann", 1000))
         with pytest.raises(Refused, match="no valid API key"):
             await waiting
-        async with asyncio.timeout(0.4):
+        async with asyncio.timeout(5):  # at the old rate it were ten seconds
             for _ in range(20):
                 await keys.admit(f"Bearer {second}")
 
     asyncio.run(check())
+
+
+def test_who_has_not_asked_for_long_has_a_seconds_worth() -> None:
+    often, seldom = Bucket(5, 0.0), Bucket(0.5, 0.0)
+    for now in (0.0, 3600.0):
+        assert [often.wait_s(now) for _ in range(6)] == [*5 * [0], 0.2]
+        assert [seldom.wait_s(now) for _ in range(2)] == [0, 2.0]
 
 
 def test_a_debt_outlives_what_changes_of_others(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Copies of what was kept, and which pictures are most worth a label."""
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -173,15 +172,12 @@ def test_a_place_is_called_as_it_was_given() -> None:
         Store.open("s3://bucket")
 
 
+@pytest.mark.usefixtures("umask_077")
 def test_a_containers_door_reads_the_certificate_whatever_the_umask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admin_key, "ensure", lambda: tmp_path / "admin.key")
-    before = os.umask(0o077)
-    try:
-        captured.make_key(tmp_path / "capture.key")
-    finally:
-        os.umask(before)
+    captured.make_key(tmp_path / "capture.key")
     found = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     assert found == {"capture.pem": 0o644, "capture.key": 0o600}
 

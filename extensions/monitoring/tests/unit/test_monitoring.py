@@ -1,7 +1,6 @@
 """The rules of Prometheus, by its own promtool; the dashboards; and what the alerts stand on."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -86,15 +85,11 @@ def test_a_group_that_shares_the_checkout_may_write_it_again(
     assert tmp_path.stat().st_mode & 0o777 == 0o775
 
 
+@pytest.mark.usefixtures("umask_077")
 def test_containers_read_it_whatever_the_umask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As another user."""
-    before = os.umask(0o077)
-    try:
-        write_it(tmp_path / "monitoring", monkeypatch)
-    finally:
-        os.umask(before)
+    write_it(tmp_path / "monitoring", monkeypatch)
     for path in (tmp_path / "monitoring", *(tmp_path / "monitoring").rglob("*")):
         assert path.stat().st_mode & 0o005 == (0o005 if path.is_dir() else 0o004), path
 

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from bundle_serving.process.start_server import with_s3_keys
-from extensions.s3 import check
+from extensions.s3 import check, place
 from extensions.s3.access import Access, Keys
 from extensions.s3.check import explain_faults
 from extensions.s3.location import Location, from_settings, parse
@@ -315,6 +315,17 @@ def test_the_servers_key_comes_from_its_file_alone(key: None, tmp_path: Path) ->
     assert environment["AWS_SECRET_ACCESS_KEY"] == "100%secret"
     assert environment["AWS_SESSION_TOKEN"] == "token" and environment["PATH"] == "/bin"
     assert "AWS_PROFILE" not in environment
+
+
+def test_keys_lie_where_nobody_else_comes_and_a_container_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, "FOLDER", folder := tmp_path / "s3")
+    for mode in (0o755, 0o700):
+        place.write_keys(folder / "server.credentials", "secret")
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert (folder / "server.credentials").stat().st_mode & 0o777 == 0o444
+        folder.chmod(mode)
 
 
 @pytest.mark.parametrize("content", [None, "nothing", "[default]\naws_access_key_id = A\n"])

@@ -9,6 +9,7 @@ import shutil
 import tarfile
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,7 +20,7 @@ from scripts.base.errors import OTHER, UserError
 from scripts.commands.operate import prune
 from scripts.recipes import pipelines
 from scripts.repository import archive, layout_number
-from scripts.stacks import state
+from scripts.stacks import flavour, state
 
 
 @pytest.fixture
@@ -109,6 +110,43 @@ def test_what_was_saved_comes_back_elsewhere(here: Path, tmp_path: Path) -> None
     assert after[".env"] == "ARCH=resnet18\n"
     twice = [here / "build/versions/1" / name for name in ("onnx", "models/resnet50_onnx")]
     assert (twice[0] / "model.onnx").samefile(twice[1] / "model.onnx")
+
+
+def test_a_checkout_without_anything_of_its_own_comes_back(here: Path, tmp_path: Path) -> None:
+    for name in (".env", "own", "recipes"):
+        (here / name).rename(tmp_path / name)
+    before = read(here)
+    saved = backup.save(tmp_path / "monday.tar", "0.1.0", "")
+    (here / "build").rename(tmp_path / "build")
+    assert backup.restore(saved) == []
+    assert read(here).keys() == before.keys() - {"build/versions/.draft/half"}
+
+
+def test_a_backup_that_fails_leaves_an_earlier_one(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no half of one, which has the settings' secrets too."""
+    before = backup.save(tmp_path / "monday.tar", "0.1.0", "").path.read_bytes()
+    files.write(here / "own" / "another", "")
+    monkeypatch.setattr(backup, "verify_backup", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        backup.save(tmp_path / "monday.tar", "0.1.0", "")
+    assert [path.name for path in tmp_path.iterdir() if path != here] == ["monday.tar"]
+    assert (tmp_path / "monday.tar").read_bytes() == before
+
+
+@pytest.mark.parametrize("agreed", [False, True])
+def test_nothing_is_restored_under_a_server_that_runs(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agreed: bool
+) -> None:
+    saved = backup.save(tmp_path / "monday.tar", "0.1.0", "")
+    server = Mock(**{"alive.side_effect": [True, False]})
+    monkeypatch.setattr(state, "load", lambda: "a server")
+    monkeypatch.setattr(flavour, "stack_of", lambda _: server)
+    monkeypatch.setattr(pipelines, "every", list)
+    with pytest.raises(UserError, match="the server is running"):
+        restore.require_nothing_is_lost(saved, {}, agreed)
+    restore.require_nothing_is_lost(saved, {}, agreed)
 
 
 def test_what_is_edited_after_a_restore_changes_no_version(here: Path, tmp_path: Path) -> None:
@@ -231,6 +269,12 @@ def test_a_file_outside_is_refused(here: Path, tmp_path: Path, top: str, name: s
         restored(file)
     file.unlink()
     assert read(tmp_path) == before
+
+
+def test_no_code_of_the_bundles_is_restored(here: Path, tmp_path: Path) -> None:
+    code = "kinds/film/recipe.py", "kinds/film/serving/agreement_of_film.py"
+    restored(made_with_care(tmp_path / "evil.tar", *code, "kinds/film/film.yaml"))
+    assert {*read(here / "kinds")} == {"film/film.yaml"}
 
 
 @pytest.mark.parametrize("top", ["own", "recipes", "model_repository"])
