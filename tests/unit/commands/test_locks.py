@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -41,24 +42,26 @@ for path in sys.argv[1:]:
 
 
 @pytest.fixture
-def open_to_others(tmp_path: Path) -> Path:
-    """Somebody else can go there."""
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    return tmp_path
+def open_to_others() -> Iterator[Path]:
+    """Somebody else can go there, as not to pytest's folders."""
+    with TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 def nobody_can_lock(*paths: Path) -> None:
     assert all(path.stat().st_mode & 0o077 == 0 for path in paths)
     if os.getuid() == 0:
+        (free := paths[0].with_name("free")).touch()
+        free.chmod(0o644)
         intruded = subprocess.run(
-            ["/usr/bin/python3", "-c", INTRUDER, *paths],
+            ["/usr/bin/python3", "-c", INTRUDER, free, *paths],
             user="nobody",
             capture_output=True,
             text=True,
             cwd="/",
         )
-        assert (intruded.returncode, intruded.stdout) == (0, "")
+        assert (intruded.returncode, intruded.stdout) == (0, f"{free}\n")
 
 
 def test_nobody_else_can_lock_what_commands_wait_for(open_to_others: Path) -> None:
@@ -81,11 +84,23 @@ def test_a_wait_for_another_command_has_an_end(tmp_path: Path) -> None:
         assert find_holder(lock) == f"process {os.getpid()}"
     assert find_holder(lock) == ""
     assert told == [f"process {os.getpid()}"]
-    with hold_lock(lock, told.append):
-        waiting = threading.Thread(target=lambda: hold_lock(lock, told.append).__enter__())
+
+
+def test_who_waits_gets_it_when_it_is_free(tmp_path: Path) -> None:
+    lock, got = tmp_path / "lock", list[bool]()
+    is_waiting, is_free = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        with hold_lock(lock, lambda _: is_waiting.set()):
+            got.append(is_free.is_set())
+
+    with hold_lock(lock, lambda _: None):
+        waiting = threading.Thread(target=wait)
         waiting.start()
+        assert is_waiting.wait(60)
+        is_free.set()
     waiting.join(60)
-    assert not waiting.is_alive() and len(told) <= 2
+    assert got == [True]
 
 
 def test_a_lock_that_was_removed_meanwhile_is_none(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ MESSAGE = pb.ModelInferRequest(model_name="echo").SerializeToString()
 
 
 async def admit(file: Path, messages: AsyncIterator[bytes]) -> Admitted:
-    key = key_file.add(file, Client("ann", 1))
+    key = key_file.add(file, Client("ann", 0.001))
     triton = Triton(file.parent, 1)
     return Admitted(messages, triton, Keys(file, None), {"authorization": f"Bearer {key}"})
 
@@ -39,7 +39,10 @@ def test_messages_that_wait_for_their_turn_count_as_held(tmp_path: Path) -> None
         messages = aiter(admitted)
         assert [await anext(messages), await anext(messages)] == 2 * [MESSAGE]
         waiting = asyncio.ensure_future(anext(messages))  # beyond its rate
-        await asyncio.sleep(0.05)
+        async with asyncio.timeout(60):
+            while admitted.held < 4 * len(MESSAGE):
+                await asyncio.sleep(0)
+        assert not waiting.done()
         admitted.note_answer()
         admitted.note_answer()
         assert admitted.held == 2 * len(MESSAGE)  # and the one after it, which is read ahead
