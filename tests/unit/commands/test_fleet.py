@@ -15,7 +15,7 @@ import pytest
 from bundle_serving.address import Address
 from bundle_serving.protocol import golden
 from scripts.artefacts.workspace import Workspace
-from scripts.rollout import proofs
+from scripts.rollout import proofs, rollout
 from scripts.rollout.counts import LOOK_S, Clients
 from scripts.rollout.fleet import Fleet, FleetSwitch
 from scripts.rollout.rollout import Refused
@@ -35,12 +35,25 @@ class Servers:
     """With nothing behind them."""
 
     def __init__(self, clients: Callable[[str], Seen] = lambda server: Seen(100, 0)) -> None:
-        self.old = SimpleNamespace(number=OLD)
-        pipeline = SimpleNamespace(ensemble="pipeline", option="")
+        self.old = SimpleNamespace(number=OLD, title="version 1")
+        pipeline = SimpleNamespace(ensemble="pipeline", candidate="candidate", option="")
         self.new = SimpleNamespace(number=NEW, pipeline=pipeline)
         self.servers: dict[int, list[str]] = {OLD: [*SERVERS], NEW: []}
         self.turned = False
+        self.shares: list[float] = []  # of clients' requests that a canary got, at last none
         self._clients = clients
+
+    def start_beside(self, percent: float) -> None:
+        self.servers[NEW] = ["beside"]
+
+    def tell_of_candidate(self, percent: float, seconds: float) -> None:
+        self.shares.append(percent)
+
+    def end_candidate(self) -> None:
+        self.shares.append(0)
+
+    def find_live(self) -> list[Address]:
+        return []
 
     def replace_each(self) -> Iterator[str]:
         for server in SERVERS:
@@ -75,11 +88,18 @@ def well(version: int) -> Answer:
     return Answer(version, 0, 10.0, "cat")
 
 
-def turn(fleet: Servers, stream: Stream, contest: Any = None) -> str:
+def badly(version: int) -> Answer:
+    """The new one alone."""
+    return Answer(version, 0, 1.0, None if version == NEW else "cat")
+
+
+def turn(
+    fleet: Servers, stream: Stream, contest: Any = None, canary: float | None = None, least: int = 0
+) -> str:
     settings = SimpleNamespace(watch_seconds=0.01, max_p99_ratio=2, max_drop=1)
     up_now = cast(Up, SimpleNamespace(settings=settings, shared=None))
-    proved = cast(Proved, SimpleNamespace(answers=[], contest=contest))
-    return FleetSwitch(cast(Fleet, fleet), up_now, proved).carry_out(stream, None, 0)
+    proved = cast(Proved, SimpleNamespace(answers=5 * ["cat"], contest=contest))
+    return FleetSwitch(cast(Fleet, fleet), up_now, proved).carry_out(stream, canary, least)
 
 
 class Labels:
@@ -122,9 +142,8 @@ def test_each_is_judged_and_then_all_are_live() -> None:
 
 def test_one_that_fails_is_the_only_one_that_was_replaced() -> None:
     fleet = Servers()
-    stream = Asked(lambda version: Answer(version, 0, 1.0, None if version == NEW else "cat"))
     with pytest.raises(Refused, match="requests failed") as refused:
-        turn(fleet, stream)
+        turn(fleet, Asked(badly))
     assert len(fleet.servers[NEW]) == 1 and len(fleet.servers[OLD]) == 2
     assert refused.value.fails and not fleet.turned
 
@@ -195,6 +214,53 @@ def test_it_is_told_that_servers_cannot_prove_themselves(
     assert golden.load(proofs.path("birds", 1)) == []
     printed = capsys.readouterr().out
     assert said in printed and bool(said) == bool(printed)
+
+
+def test_a_canary_is_judged_before_any_is_replaced() -> None:
+    fleet = Servers()
+    with pytest.raises(Refused, match="requests failed"):
+        turn(fleet, Asked(badly), canary=10)
+    assert fleet.servers == {OLD: SERVERS, NEW: ["beside"]}
+    assert 10 in fleet.shares and fleet.shares[-1] == 0
+    fleet = Servers()
+    assert "all servers" in turn(fleet, Asked(well), canary=10) and fleet.turned
+    assert 10 in fleet.shares and fleet.shares[-1] == 0
+
+
+def test_a_canary_that_ends_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Servers()
+    monkeypatch.setattr(fleet, "end_candidate", lambda: fleet.servers.update({NEW: []}))
+    with pytest.raises(Refused, match="one of its servers ended"):
+        turn(fleet, Asked(well), canary=10)
+    assert fleet.servers[OLD] == SERVERS
+
+
+def test_another_network_replaces_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    live = iter(["dog", "cat"])
+    monkeypatch.setattr(rollout, "gists", lambda _, answers: answers)
+    monkeypatch.setattr(rollout, "ask_uncounted", lambda *_: 5 * [next(live)])
+    fleet, stream = Servers(), Asked(well)
+    stream.questions = 5 * [{}]
+    with pytest.raises(Refused, match="but MIN_AGREEMENT requires 50%"):
+        turn(fleet, stream, least=50)
+    assert fleet.servers[OLD] == SERVERS
+    assert "all servers" in turn(fleet, stream, least=50)
+
+
+def test_a_request_that_fails_while_a_server_comes_is_a_refusal() -> None:
+    """As where the balancer asks one that has gone."""
+    fleet, stream = Servers(), Asked(well)
+    replaced = fleet.replace_each
+
+    def fail() -> Iterator[str]:
+        for server in replaced():
+            stream._answers.append(Answer(OLD, 0, 1.0, None))
+            yield server
+
+    fleet.replace_each = fail  # type: ignore[method-assign]
+    with pytest.raises(Refused, match="3 requests failed while it came"):
+        turn(fleet, stream)
+    assert not fleet.turned
 
 
 @pytest.mark.parametrize(("now", "scaled"), [("5", [5]), ("3", []), ("", [])])
