@@ -152,6 +152,7 @@ def test_what_cannot_be_had_is_named_in_the_log(alone: Alone) -> None:
 
 
 def test_what_a_umask_hides_is_named_in_the_log(alone: Alone) -> None:
+    alone.up()
     hidden = alone.path / "docker" / "steps" / "as-owner"
     hidden.chmod(0o700)
     try:

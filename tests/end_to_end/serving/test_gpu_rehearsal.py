@@ -504,6 +504,7 @@ def drafts(project: Project, holding: str = "") -> list[Path]:
 
 def test_a_plan_that_fails_the_gate_is_not_published(gpu: Project) -> None:
     """The reference is changed, so that the plan disagrees with it: the old one goes on serving."""
+    gpu.made("up")
     reference = gpu.served_version / "onnx" / "reference.npz"
     kept = reference.read_bytes()
     held = dict(np.load(reference))
