@@ -25,7 +25,9 @@ VERSION: Any = SimpleNamespace(
     evaluated=None,
     number=12,
     precision="bf16",
-    pipeline=SimpleNamespace(ensemble=PIPELINE, is_main=False, option="", recipe=None),
+    pipeline=SimpleNamespace(
+        name="resnet50", ensemble=PIPELINE, is_main=False, option="", recipe=None
+    ),
     serving=f"{PIPELINE}, serving mobilenet_v2",
     engine=CPU,
     workspace=SimpleNamespace(
