@@ -30,7 +30,7 @@ def main() -> None:
         raise UserError("FROM= begins another pipeline", remedy)
     for word, what, where in (
         ("LABELS", "labels", "others into the file that the pipeline was given"),
-        ("PICTURES", "way to prepare pictures", f"another into the recipe of {pipeline.name}"),
+        ("PICTURES", "way to prepare pictures", "another into its recipe"),
     ):
         if os.environ.get(word):
             raise UserError(
