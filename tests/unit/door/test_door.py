@@ -99,7 +99,7 @@ def test_what_kserves_and_mlservers_clients_say_besides() -> None:
     assert found.inputs[0].name == "IN" and not found.inputs[0].parameters
     more: dict[str, Any]
     for more in ({"model_name": "other"}, {"model_version": "2"}):
-        with pytest.raises(Refused, match="is '(other|2)', but the path's is '(echo|1)'"):
+        with pytest.raises(Refused, match=r"is '(other|2)', but the path's is '(echo|1)'"):
             message(*body(TENSOR, **more))
 
 
