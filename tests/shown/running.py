@@ -25,9 +25,7 @@ VERSION: Any = SimpleNamespace(
     evaluated=None,
     number=12,
     precision="bf16",
-    pipeline=SimpleNamespace(
-        name="resnet50", ensemble=PIPELINE, is_main=False, option="", recipe=None
-    ),
+    pipeline=SimpleNamespace(ensemble=PIPELINE, is_main=False, option="", recipe=None),
     serving=f"{PIPELINE}, serving mobilenet_v2",
     engine=CPU,
     workspace=SimpleNamespace(
