@@ -46,5 +46,5 @@ def traceparent(parameters: str) -> str:
     """Among a request's parameters, as the Python backend has them; empty if there is none."""
     if f'"{TRACEPARENT}"' not in parameters:
         return ""
-    found = json.loads(parameters)[TRACEPARENT]
+    found = json.loads(parameters).get(TRACEPARENT)
     return found if isinstance(found, str) else ""
