@@ -44,7 +44,7 @@ WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 # At most this much at a time: memory is bounded by the limit, and others are served meanwhile.
 STEP = 1 << 20
 
-CODING = re.compile(r"([\w!#$%&'*+.^`|~-]+)(?:\s*;\s*q=(0(?:\.\d{0,3})?|1(?:\.0{0,3})?))?", re.A)
+CODING = re.compile(r"([^\s;]+)(?:\s*;\s*q=([01]?\.\d+|[01]\.?))?", re.A | re.I)
 
 
 @dataclass
@@ -227,16 +227,12 @@ def may_be_compressed(path: str) -> bool:
 
 
 def choose_encoding(accepted: str) -> str | None:
-    """The encoding of an answer, by the header Accept-Encoding; None: uncompressed."""
-    if not accepted:
-        return None
+    """The encoding of an answer, by the header Accept-Encoding, of which it passes over what is
+    malformed; None: uncompressed."""
     weights: dict[str, float] = {}
     for part in accepted.split(","):
-        if not (part := part.strip()):
-            continue
-        if not (coding := CODING.fullmatch(part)):
-            raise Refused(400, f"Accept-Encoding: {part[:100]!r} is not an encoding with a weight")
-        weights[coding[1].lower()] = float(coding[2] or 1)
+        if coding := CODING.fullmatch(part.strip()):
+            weights[coding[1].lower()] = float(coding[2] or 1)
     known = [name for name in WINDOWS if weights.get(name)]
     return max(known, key=lambda name: weights[name], default=None)
 

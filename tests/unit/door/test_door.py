@@ -412,8 +412,11 @@ def test_an_unknown_encoding_is_refused() -> None:
         ("br", None),
         ("gzip", "gzip"),
         ("deflate, gzip;q=0.5", "deflate"),
-        ("GZIP ; q=1.000", "gzip"),
+        ("GZIP ; Q=1.000", "gzip"),
+        ("deflate;q=.5, gzip;q=0.4999", "deflate"),
         ("gzip;q=0", None),
+        ("gzip;q=1e999", None),
+        ("gzip;q=-1, a b, deflate;q=.,, gzip;q=", None),
         ("identity, *;q=0.1", None),
     ],
 )
@@ -427,12 +430,6 @@ def test_preferred_encoding(accepted: str, encoding: str | None) -> None:
 )
 def test_what_triton_itself_compresses(path: str, may: bool) -> None:
     assert may_be_compressed(path) is may
-
-
-@pytest.mark.parametrize("accepted", ["gzip;q=1e999", "gzip;q=-1", "gzip;q=2", "a b", "gzip;q="])
-def test_bad_weights_are_refused(accepted: str) -> None:
-    with pytest.raises(Refused, match="Accept-Encoding"):
-        choose_encoding(accepted)
 
 
 def test_load_is_bounded_and_comes_back() -> None:
