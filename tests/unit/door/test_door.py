@@ -97,8 +97,8 @@ def test_what_kserves_and_mlservers_clients_say_besides() -> None:
     outputs = [{"name": "OUT", **spoken}]
     found = message(*body(TENSOR | spoken, id="x", model_name="echo", outputs=outputs))
     assert found.inputs[0].name == "IN" and not found.inputs[0].parameters
-    more: dict[str, Any]
-    for more in ({"model_name": "other"}, {"model_version": "2"}):
+    others: list[dict[str, Any]] = [{"model_name": "other"}, {"model_version": "2"}]
+    for more in others:
         with pytest.raises(Refused, match=r"is '(other|2)', but the path's is '(echo|1)'"):
             message(*body(TENSOR, **more))
 
