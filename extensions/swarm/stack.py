@@ -21,9 +21,13 @@ from docker.errors import APIError, NotFound
 from docker.types import RestartPolicy, ServiceMode
 from docker.utils import parse_bytes
 
-from bundle_door.access.certificate import compute_digest
 from bundle_serving.address import Address
-from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY, is_loopback
+from bundle_serving.process.exposure import (
+    CERTIFICATE,
+    PRIVATE_KEY,
+    compute_digest,
+    is_loopback,
+)
 from extensions.swarm import spread, stack_file
 from extensions.swarm.spread import Node
 from extensions.swarm.stack_file import BALANCER, CANARY, KEY, S3, SERVER, TLS, Given

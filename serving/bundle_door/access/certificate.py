@@ -7,7 +7,6 @@ door needs it, and reports what else is missing:
 python -m bundle_door.access.certificate
 """
 
-import hashlib
 import ipaddress
 import os
 import ssl
@@ -19,7 +18,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from bundle_door.settings import read_several
-from bundle_serving.address import PEM_END
 from bundle_serving.process.exposure import CERTIFICATE, PRIVATE_KEY, Exposure, of_environment
 
 ALWAYS = ("localhost", "127.0.0.1", "::1")
@@ -104,12 +102,6 @@ def names_in(certificate: Path) -> list[str]:
     shown = _openssl("x509", "-noout", "-ext", "subjectAltName", "-in", str(certificate))
     entries = shown.stdout.partition("\n")[2].split(",")
     return [entry.strip().partition(":")[2] for entry in entries if ":" in entry]
-
-
-def compute_digest(certificate: Path) -> str:
-    """Of the first in the file, as Envoy knows it."""
-    shown, end, _ = certificate.read_text().partition(PEM_END)
-    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(shown + end)).hexdigest()
 
 
 def ends(certificate: Path) -> float | None:

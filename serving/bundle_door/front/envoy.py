@@ -13,7 +13,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from bundle_door import documents, limits, requests
-from bundle_door.access.certificate import compute_digest
 from bundle_door.front import messages
 from bundle_door.given import Given
 from bundle_door.limits import Limits
@@ -21,7 +20,7 @@ from bundle_door.triton import MOST_WAITING, OF_AN_UNKNOWN_MODEL, ON_ITS_WAY, PA
 from bundle_serving import address
 from bundle_serving.address import BALANCED
 from bundle_serving.process import guard, keeper_notes, sockets, traces
-from bundle_serving.process.exposure import Exposure
+from bundle_serving.process.exposure import Exposure, compute_digest
 
 Config = dict[str, Any]
 # By name; 0: not opened.

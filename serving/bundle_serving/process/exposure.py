@@ -1,9 +1,13 @@
 """To whom a server is open: beyond this machine only with TLS and API keys, or if asked for."""
 
+import hashlib
 import ipaddress
 import os
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
+
+from bundle_serving.address import PEM_END
 
 CERTIFICATE, PRIVATE_KEY = "cert.pem", "key.pem"
 # What may name them to a program that has no options for it.
@@ -79,3 +83,9 @@ def is_loopback(address: str) -> bool:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
         return address == "localhost"
+
+
+def compute_digest(certificate: Path) -> str:
+    """Of the first in the file, as Envoy knows it."""
+    shown, end, _ = certificate.read_text().partition(PEM_END)
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(shown + end)).hexdigest()

@@ -13,7 +13,7 @@ from bundle_door.balancer import PORTS, tell_servers
 from bundle_door.front import envoy
 from bundle_door.limits import Limits
 from bundle_serving.address import Address
-from bundle_serving.process.exposure import Exposure
+from bundle_serving.process.exposure import Exposure, compute_digest
 from bundle_serving.protocol import local_http
 
 
@@ -46,7 +46,7 @@ def test_servers_are_told_though_envoy_did_not_answer_once(monkeypatch: pytest.M
 def test_servers_may_show_the_certificate_before_as_well(tmp_path: Path) -> None:
     certificate.ensure(tmp_path, [])
     exposure = Exposure(bind="0.0.0.0", tls_folder=tmp_path)
-    shown, before = certificate.compute_digest(tmp_path / "cert.pem"), "0" * 64
+    shown, before = compute_digest(tmp_path / "cert.pem"), "0" * 64
     made = envoy.build_balancer(
         "tasks.server", PORTS, "0.0.0.0", tmp_path, Limits(), exposure, "it", [shown, before]
     )
