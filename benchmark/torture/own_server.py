@@ -49,7 +49,8 @@ def serve_own(log: Path) -> Iterator[tuple[Subject, Own | None]]:
     with TemporaryDirectory() as run:
         keeper: list[str | Path] = [PYTHON, "-m", "bundle_keeper", "--run-dir", run]
         keeper += ["--repository", live.REPOSITORY, "--config-name", CPU.config]
-        keeper += ["--load-model", main]
+        # With a file of its own for it, which no command locks, it loads what the live server does.
+        keeper += ["--load-model", main, "--hands-off", Path(run) / "hands-off"]
         keeper += ["--shm-prefix", f"triton_torture_{os.getpid()}_"]
         keeper += ["--http-port", str(http), "--grpc-port", str(grpc)]
         keeper += ["--metrics-port", str(metrics), "--admin-key-file", admin_key.ensure()]

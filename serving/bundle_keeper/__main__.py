@@ -310,9 +310,11 @@ class Keeper:
             await asyncio.gather(loading, watching, return_exceptions=True)
 
     def _list_extra_pipelines(self) -> list[str]:
-        """Make's notes outlast the container, and its own has what make does not know."""
-        noted = keeper_notes.read_loaded_beside(self._options.admin_key_file.parent) or []
-        names = self._list_asked_pipelines() + noted + self._notes.extra_pipelines
+        """Make's notes, of the server that keeps its hands off while make works, outlast the
+        container; its own have what make does not know."""
+        beside = self._options.admin_key_file.parent
+        noted = keeper_notes.read_loaded_beside(beside) if self._options.hands_off else None
+        names = self._list_asked_pipelines() + (noted or []) + self._notes.extra_pipelines
         return [name for name in dict.fromkeys(names) if name not in self._left_out]
 
     def _list_asked_pipelines(self) -> list[str]:
@@ -409,7 +411,7 @@ def main(argv: list[str] | None = None) -> int:
     later = "only once all is loaded, while this command runs: another server has the ports"
     # A guard of an earlier release names none.
     parser.add_argument("--door-last", nargs="?", const=1, type=int, metavar="PROCESS", help=later)
-    parser.add_argument("--hands-off", type=Path, help="while it is locked, nothing is restored")
+    parser.add_argument("--hands-off", type=Path, help="of make: while locked, nothing is restored")
     options, for_server = parser.parse_known_args(argv)
     options.load_model = options.load_model or find_main(options.repository)
     os.environ[main_pipeline.VARIABLE] = options.load_model  # for the door

@@ -174,7 +174,8 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
         *(["--go-on"] if request.param != GPU else []),  # as in a container
         *(sys.executable, "-m", "bundle_keeper", "--load-model", "picture"),
         *("--run-dir", str(run_dir), "--repository", str(models)),
-        *("--admin-key-file", str(key), "--shm-prefix", regions),
+        *("--admin-key-file", str(key), "--hands-off", str(tmp_path / "hands-off")),
+        *("--shm-prefix", regions),
         *("--http-port", str(http_port), "--grpc-port", str(grpc_port)),
         *("--metrics-port", str(metrics_port)),
     ]
