@@ -1,6 +1,5 @@
 """Networks that are made in no time, for what looks at their form alone."""
 
-import json
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,8 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+
+from scripts.artefacts.manifest import Manifest
 
 SIDE = 32
 
@@ -57,22 +58,22 @@ def tiny(
     return path
 
 
-def means(folder: Path) -> Path:
+def means(folder: Path, output: str = "output") -> Path:
     """As the export of embeddings leaves one: the mean of each channel."""
     pixels = helper.make_tensor_value_info("input", TensorProto.UINT8, ["batch", 3, SIDE, SIDE])
-    vectors = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", 3])
+    vectors = helper.make_tensor_value_info(output, TensorProto.FLOAT, ["batch", 3])
     nodes = [
         helper.make_node("Cast", ["input"], ["levels"], to=TensorProto.FLOAT),
         helper.make_node("ReduceMean", ["levels", "axes"], ["means"], keepdims=0),
-        helper.make_node("LpNormalization", ["means"], ["embedding"], axis=1, p=2),
+        helper.make_node("LpNormalization", ["means"], [output], axis=1, p=2),
     ]
     axes = helper.make_tensor("axes", TensorProto.INT64, [2], [2, 3])
     graph = helper.make_graph(nodes, "means", [pixels], [vectors], [axes])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     onnx.save(model, folder / "model.onnx")
     transform = {"resize": SIDE, "crop": SIDE}
-    manifest = {"onnx": {"dimensions": 3}, "transform": transform}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    manifest = Manifest({"arch": "means"}, True, transform, {"dimensions": 3}, {})
+    (folder / "manifest.json").write_text(manifest.dump())
     (folder / "network.txt").write_text("means, weights random (untrained)\n")
     return folder
 

@@ -11,18 +11,20 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from string import Template
 
 import psutil
 
 from bundle_serving.address import Address
 from bundle_serving.health import reason_not_to_trust
-from bundle_serving.process import processes
-from bundle_serving.process.server_log import first_error
+from bundle_serving.process import processes, sockets
+from bundle_serving.process.server_log import explain_end, first_error
+from bundle_serving.process.start_server import STOP_S
 from extensions.similar.export import ARCH
 from extensions.similar.settings import embeddings, embeddings_port
 from scripts import bootstrap
 from scripts.artefacts.exporting import as_words
-from scripts.artefacts.manifest import Torchvision, why_export
+from scripts.artefacts.manifest import Manifest, Torchvision, why_export
 from scripts.artefacts.step import Step
 from scripts.base import console, files, interrupts, ports
 from scripts.base.errors import UserError
@@ -37,13 +39,17 @@ from scripts.stacks.state import State
 MODEL = "embedding"
 KEEPER = "bundle_keeper.afresh"
 MADE = ROOT / "build" / "embeddings"
+CONFIG = Path(__file__).with_name("config.pbtxt")
+PROGRAM = "from bundle_serving.embedding_model import TritonPythonModel as TritonPythonModel\n"
+INSTANCES = 2
+# What is served: the network as the only model of a repository.
+REPOSITORY = ROOT / "build" / "embeddings-live"
 STATE = ROOT / "build" / "run" / "embeddings.json"
 LOG = ROOT / "build" / "run" / "embeddings.log"
-# Short, because PyTriton's socket paths may have 107 characters. It also marks the processes.
-RUN = Path(tempfile.gettempdir()) / f"embeddings_{MARK}"
+# Its name marks the processes, also those of earlier releases, whose folder lay elsewhere.
+RUN = ROOT / "build" / "run" / f"embeddings_{MARK}"
+EARLIER = Path(tempfile.gettempdir()) / RUN.name
 SHM_PREFIX = f"{RUN.name}_"
-# What its keeper says when it has ended; and how long that takes when it is told to.
-RESTARTED, STOP_S = "restarting in", 25
 
 # A change of one of these starts it anew.
 STARTED_WITH = (
@@ -113,15 +119,15 @@ def _export(settings: Settings) -> None:
 def _describe_wanted(name: str, settings: Settings) -> State:
     values = {setting: settings[setting] for setting in STARTED_WITH}
     made = (MADE / "manifest.json").read_text()
-    started_from = json.dumps(
-        [name, values, made, exposure.mark(settings), LocalStack(settings).version()]
-    )
+    program = LocalStack(settings).version(), CONFIG.read_text()
+    started_from = json.dumps([name, values, made, exposure.mark(settings), program])
     return State(name, hashlib.sha256(started_from.encode()).hexdigest(), settings.values)
 
 
 def _start(wanted: State) -> None:
     settings = wanted.settings_at_start
     exposure.require_keys(settings)
+    lay_out(MADE, settings, REPOSITORY)
     if wanted.flavour == "local":
         LocalStack(settings).prepare()
         _require_a_free_port(settings, by_engine=False)
@@ -142,19 +148,44 @@ def _require_a_free_port(settings: Settings, by_engine: bool) -> None:
     ports.require_free(settings.bind, wanted, "similar", by_engine)
 
 
+def lay_out(made: Path, settings: Settings, repository: Path) -> None:
+    from bundle_serving.pictures import Transform  # large
+
+    manifest = Manifest.of_export(made)
+    how = Transform(
+        **manifest.transform, decode=settings.decode, max_megapixels=settings.max_megapixels
+    )
+    config = Template(CONFIG.read_text()).substitute(
+        dimensions=manifest.onnx["dimensions"],
+        instances=INSTANCES,
+        threads=max(1, settings.cores // INSTANCES),
+    )
+    with files.whole_folder(repository) as draft:
+        version = draft / MODEL / "1"
+        for name in ("model.onnx", "network.txt"):
+            files.place(made / name, version / name)
+        files.write(version / "model.py", PROGRAM)
+        files.write(version / "transform.json", how.dump())
+        files.write(draft / MODEL / "config.pbtxt", config)
+        files.let_all_read(draft)
+
+
 def _start_process(wanted: State) -> None:
     settings = wanted.settings_at_start
-    service: list[str | Path] = [PYTHON, "-m", "bundle_serving.embedding_service"]
-    service += ["--made", MADE, "--run-dir", RUN, "--shm-prefix", SHM_PREFIX]
-    service += ["--address", settings.bind, "--port", str(embeddings_port.value_in(settings))]
-    service += ["--admin-key-file", admin_key.PATH]
-    service += ["--cores", str(settings.cores), "--decode", settings.decode]
-    service += ["--max-megapixels", f"{settings.max_megapixels:g}"]
+    command: list[str | Path] = [PYTHON, "-m", KEEPER, "--go-on"]
+    command += [PYTHON, "-m", "bundle_keeper", "--run-dir", RUN, "--repository", REPOSITORY]
+    command += ["--load-model", MODEL, "--shm-prefix", SHM_PREFIX]
+    command += ["--admin-key-file", admin_key.PATH, "--address", settings.bind]
+    command += ["--http-port", str(embeddings_port.value_in(settings))]
+    command += ["--grpc-port", "0", "--metrics-port", "0"]
+    environment = exposure.environment(settings)
+    environment |= {name: settings[name] for name in ("CORES", "START_TIMEOUT")}
+    # Nothing is kept here, whatever the server keeps: no command would find it.
+    environment["KEEP"] = ""
     LOG.parent.mkdir(parents=True, exist_ok=True)
     LOG.unlink(missing_ok=True)
     with LOG.open("a") as log:  # which the door keeps short
-        command = [PYTHON, "-m", KEEPER, "--go-on", *service]
-        keeper = interrupts.start_apart(command, log, exposure.environment(settings))
+        keeper = interrupts.start_apart(command, log, environment)
     replace(wanted, pid=keeper.pid).save(STATE)
 
 
@@ -164,9 +195,8 @@ def _wait(wanted: State, limit: float) -> None:
             waiting.show(reason)
             failed, log, hint = _inspect(wanted)
             if failed or waiting.seconds > limit:
-                raise UserError(
-                    f"the embeddings service does not start: {first_error(log) or reason}", hint
-                )
+                cause = explain_end(log) if failed else first_error(log) or reason
+                raise UserError(f"the embeddings service does not start: {cause}", hint)
             time.sleep(0.2)
 
 
@@ -177,14 +207,23 @@ def _inspect(wanted: State) -> tuple[bool, str, str]:
         log = stack.log("embeddings")
         return not stack.alive("embeddings"), log, "see the whole log: docker compose up embeddings"
     log = LOG.read_text(errors="replace")
-    return RESTARTED in log, log, f"the whole log is in {LOG.relative_to(ROOT)}"
+    return not _list_processes(), log, f"the whole log is in {LOG.relative_to(ROOT)}"
+
+
+def _list_processes() -> dict[psutil.Process, list[str]]:
+    """With the words of their commands."""
+    commands = {process: list_words(process) for process in psutil.process_iter()}
+    return {
+        process: words
+        for process, words in commands.items()
+        if any(RUN.name in word for word in words)
+    }
 
 
 def _stop_processes() -> bool:
     """Ends the keeper first, which ends its program; then what a killed keeper left behind."""
-    commands = {process: list_words(process) for process in psutil.process_iter()}
-    found = [each for each, words in commands.items() if any(str(RUN) in word for word in words)]
-    keepers = [process for process in found if KEEPER in commands[process]]
+    found = _list_processes()
+    keepers = [process for process, words in found.items() if KEEPER in words]
     for process in keepers:
         with suppress(psutil.NoSuchProcess):  # it has ended, or another command ends it
             process.terminate()
@@ -192,7 +231,9 @@ def _stop_processes() -> bool:
     for process in found:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(found, timeout=5)
-    shutil.rmtree(RUN, ignore_errors=True)
+    psutil.wait_procs(list(found), timeout=5)
+    sockets.forget(RUN)
+    for folder in (RUN, EARLIER):
+        shutil.rmtree(folder, ignore_errors=True)
     processes.remove_leftovers(SHM_PREFIX)
     return bool(found)

@@ -78,7 +78,7 @@ def where(project: Project) -> str:
 
 
 def stubs(project: Project) -> list[psutil.Process]:
-    """What PyTriton has in the place of the model, below the service's own process."""
+    """The model's processes, below the service's own."""
     if project.settings["FLAVOUR"] == "local":
         state = json.loads((project.path / "build/run/embeddings.json").read_text())
         service = psutil.Process(state["pid"])
@@ -205,7 +205,7 @@ def test_a_bad_picture_is_its_own_askers_trouble(similar: Project) -> None:
 
 
 def test_it_comes_back_by_itself_and_nothing_else_is_disturbed(similar: Project) -> None:
-    """A python stub that is killed never comes back: the whole service is started afresh."""
+    """A python stub that is killed never comes back: its model is loaded again."""
     before = server_since(similar)
     others: list[str] = []
     done = threading.Event()
@@ -232,7 +232,7 @@ def test_it_comes_back_by_itself_and_nothing_else_is_disturbed(similar: Project)
                     return bool(now := stubs(similar)) and not {*first} & {*now}
                 return False
 
-            wait_until(is_another, "the service to be started afresh")
+            wait_until(is_another, "other processes of the model")
             wait_until(lambda: why_not(client) is None, "the service to be back")
             assert all("try again in a few seconds" in each.remedy for each in refused)
     finally:

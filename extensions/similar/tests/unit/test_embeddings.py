@@ -1,41 +1,41 @@
-"""The callable without PyTriton's server: what it answers, and what it gives up at."""
+"""The embedder without a server: what it answers, and what it gives up at."""
 
 import resource
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from pytriton.exceptions import PyTritonUnrecoverableError
-from pytriton.proxy.types import Request
 
 from bundle_serving import work
 from bundle_serving.pictures import Transform
-from extensions.similar.serving.embeddings import Embedder, Network
+from extensions.similar.service import PROGRAM
+from extensions.similar.serving.embeddings import Embedder, EngineFailed
+from scripts.artefacts.manifest import Manifest
 from tests.networks import SIDE, means
 from tests.project import ROOT, picture
+from tests.python_backend import Tensor, program
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> Path:
-    return means(tmp_path)
+@pytest.fixture(params=["output", "embedding"])
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Also as releases up to 1.5.0 exported it."""
+    return means(tmp_path, request.param)
 
 
-def embedder(made: Path) -> Embedder:
-    network = Network.load(made)
-    return Embedder(network, Transform(**network.transform), 1, ThreadPoolExecutor(2))
+def embedder(made: Path, max_megapixels: float = 50) -> Embedder:
+    transform = Manifest.of_export(made).transform
+    return Embedder(made, Transform(**transform, max_megapixels=max_megapixels), 2)
 
 
 def ask(embedder: Embedder, *batches: list[bytes]) -> list[dict[str, Any]]:
-    """As PyTriton asks: requests of one or more pictures, together."""
-    requests = [
-        Request(data={"image": np.array([[file] for file in files], np.object_)})
-        for files in batches
-    ]
-    answers: list[dict[str, Any]] = embedder(requests)
+    """As Triton asks: requests of one or more pictures, together."""
+    answers: list[dict[str, Any]] = embedder([np.array(files, np.object_) for files in batches])
     return answers
 
 
@@ -54,8 +54,7 @@ def test_a_refused_picture_is_marked_and_its_neighbours_are_answered(made: Path)
 
 
 def test_the_pictures_of_a_request_are_bounded_together(made: Path) -> None:
-    transform = Transform(**Network.load(made).transform, max_megapixels=0.1)
-    bounded = Embedder(Network.load(made), transform, 1, ThreadPoolExecutor(2))
+    bounded = embedder(made, max_megapixels=0.1)
     few, many = ask(bounded, [picture((300, 300))] * 2, [picture((300, 300))] * 10)
     assert not any(few["error"].ravel())
     assert all(b"pictures of this request have 1 megapix" in each for each in many["error"].ravel())
@@ -86,5 +85,36 @@ def starve(made: Path) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (taken + 2**24, taken + 2**24))
     try:
         small._run(pixels)
-    except PyTritonUnrecoverableError:
+    except EngineFailed:
         print("unrecoverable")
+
+
+class Broken:
+    """In the place of the embedder."""
+
+    def __init__(self, fault: Exception) -> None:
+        self._fault = fault
+
+    def __call__(self, _: object) -> NoReturn:
+        raise self._fault
+
+
+@pytest.mark.parametrize("is_broken", [True, False])
+def test_only_an_engine_that_failed_ends_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_broken: bool
+) -> None:
+    """The keeper then reloads the model; until then, all are told to try again."""
+    timer = Mock()
+    monkeypatch.setattr(threading, "Timer", timer)
+    (tmp_path / "model.py").write_text(PROGRAM)
+    with program(tmp_path, []) as module:
+        model = module.TritonPythonModel()
+        ours: Any = import_module("bundle_serving.embeddings")
+        fault = ours.EngineFailed("no memory") if is_broken else ValueError("odd")
+        model._embed = Broken(fault)
+        asked = {"image": Tensor("image", np.array([[picture()]], np.object_))}
+        one, other = model.execute([asked, asked])
+    for each in (one, other):
+        assert each.error.code == ("UNAVAILABLE" if is_broken else "INTERNAL")
+        assert str(fault) in str(each.error)
+    assert timer.called == is_broken
