@@ -93,7 +93,9 @@ def save(target: Path, bundle: str, passphrase: str) -> Backup:
                 with path.open("rb") as file:
                     _add(tar, name, file, path.stat().st_size)
         saved = verify_backup(draft)
+        files.sync(draft)
         draft.replace(target)
+        files.sync(target.parent)
     finally:
         draft.unlink(missing_ok=True)
     return Backup(target, saved.index, saved.keys)

@@ -75,7 +75,8 @@ def add(pipeline: Pipeline, what: str, version: int, how: str, note: str = "") -
     if what == PUBLISHED and waiting(events) == version:
         return  # it was published before, and nothing has changed
     events.append(Event(datetime.now(UTC).isoformat(timespec="seconds"), what, version, how, note))
-    files.write(path(pipeline), "".join(json.dumps(asdict(each)) + "\n" for each in events))
+    content = "".join(json.dumps(asdict(each)) + "\n" for each in events)
+    files.write_lasting(path(pipeline), content.encode())
     show(pipeline)
 
 
@@ -89,7 +90,7 @@ def has_more(pipeline: Pipeline, content: bytes) -> bool:
 def replace(pipeline: Pipeline, content: bytes, where: str) -> None:
     """Replaces it by a history with another machine's additions."""
     _parse_events(pipeline, content, where)
-    files.write_bytes(path(pipeline), content)
+    files.write_lasting(path(pipeline), content)
     show(pipeline)
 
 

@@ -164,3 +164,23 @@ def test_ctrl_c_while_a_folder_takes_anothers_place_loses_neither(
         "versions",
         "versions/history.jsonl",
     ]
+
+
+def test_what_nothing_else_says_is_on_the_disk_before_it_takes_anothers_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power failure an empty history would say that nothing is live."""
+    synced, replace = list[str](), Path.replace
+
+    def noted(self: Path, to: Path) -> Path:
+        synced.append("replaced")
+        return replace(self, to)
+
+    def fsync(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().suffix or "folder")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "replace", noted)
+    files.write_lasting(tmp_path / "folder" / "history.jsonl", b"live")
+    assert synced == [".tmp", "replaced", "folder"]
+    assert (tmp_path / "folder" / "history.jsonl").read_bytes() == b"live"
