@@ -9,15 +9,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from scripts.artefacts.manifest import why_export
+from scripts.artefacts.manifest import lines_of, why_export
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import DOTENV, ROOT
 from scripts.recipes import folders, pipelines
+from scripts.recipes.configs import LABELS
 from scripts.recipes.image import Image
 from scripts.recipes.layout import CPU, GPU
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import archive, history, layout_number, model_folders
+from scripts.repository import archive, evaluations, history, layout_number, model_folders
 from scripts.repository.archive import Version
 from scripts.server import layouts, served, up
 from scripts.settings import dotenv_file
@@ -67,13 +68,28 @@ def write() -> None:
         files.write(admin_key.PATH, EARLIER_KEY.read_text(), 0o600)
         EARLIER_KEY.unlink()
     for name, recipe, labels in _find_labels_in_build():
-        # By its name, too, a version knows the file that it was made with.
-        kept = folders.own().networks / name / "labels" / labels.name
-        files.write_bytes(kept, labels.read_bytes())
-        named = f"labels: {json.dumps(os.path.relpath(kept, recipe.parent))}"
-        lines = recipe.read_text().splitlines()
-        lines = [named if line.startswith("labels:") else line for line in lines]
-        files.write(recipe.resolve(), "".join(f"{line}\n" for line in lines))
+        _move_labels(name, recipe, labels)
+
+
+def _move_labels(name: str, recipe: Path, labels: Path) -> None:
+    """As the live version has them: a check, or somebody who emptied build/, came first perhaps."""
+    version = served.serving(Pipeline(name, recipe))
+    made = version.workspace.onnx / LABELS if version else labels
+    is_as_made = not made.exists() or (labels.exists() and lines_of(labels) == lines_of(made))
+    # By its name, too, a version knows the file that it was made with.
+    kept = folders.own().networks / name / "labels" / labels.name
+    files.write_bytes(kept, (labels if is_as_made else made).read_bytes())
+    named = json.dumps(os.path.relpath(kept, recipe.parent), ensure_ascii=False)
+    before = recipe.read_text()
+    lines = (
+        f"labels: {named}" if line.startswith("labels:") else line for line in before.splitlines()
+    )
+    files.write(recipe.resolve(), "".join(f"{line}\n" for line in lines))
+    now = Pipeline(name, recipe).recipe
+    taken = now.labels_file if isinstance(now, Image) else None
+    if not (taken and taken.is_file() and taken.samefile(kept)):
+        files.write(recipe.resolve(), before)
+        raise UserError(f"{recipe} names labels that checks write over", f"labels: {named}")
 
 
 def _key_is_elsewhere() -> bool:
@@ -86,7 +102,7 @@ def _find_labels_in_build() -> Iterator[tuple[str, Path, Path]]:
     for name, file in pipelines.of_the_user().items():
         recipe = Pipeline(name, file).recipe
         labels = recipe.labels_file if isinstance(recipe, Image) else None
-        if labels and labels.is_file() and labels.is_relative_to(ROOT / "build"):
+        if labels and labels.is_relative_to(evaluations.ORDERED):
             yield name, file, labels
 
 
@@ -117,7 +133,8 @@ def _explain_rebuild(stack: Stack, version: Version) -> str:
         if not check.fits(made.engine):
             return "the engine is checked again: OpenVINO, the processor or the check has changed"
     # Before it starts, the server's image may not be here.
-    if export and stack.engine is GPU and not made.forest and stack.alive():
+    on_gpu = version.engine is stack.engine is GPU
+    if export and on_gpu and not made.forest and stack.alive():
         gpu, shapes = cast("GpuStack", stack), pipeline.recipe.shapes(made, settings)
         wanted = plan.identity(made.onnx, gpu.gpu, gpu.tensorrt(), shapes)
         if why := plan.why_build(made.plan, wanted):

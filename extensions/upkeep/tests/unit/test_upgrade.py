@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,9 @@ from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.recipes import folders, schema
 from scripts.recipes.image import Image
-from scripts.recipes.layout import GPU
-from scripts.repository import archive, custom, layout_number
-from scripts.server import up
+from scripts.recipes.layout import CPU, GPU
+from scripts.repository import archive, custom, evaluations, layout_number
+from scripts.server import served, up
 from scripts.settings import dotenv_file
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.steps import plan
@@ -74,7 +75,7 @@ def test_labels_that_checks_write_over_are_copied(
 ) -> None:
     """1.5.0 took LABELS=build/eval/birds.txt as it lay."""
     monkeypatch.setenv("OWN", str(tmp_path / "own"))
-    monkeypatch.setattr(upgrade, "ROOT", tmp_path)
+    monkeypatch.setattr(evaluations, "ORDERED", tmp_path / "build" / "eval")
     monkeypatch.setattr(upgrade, "_key_is_elsewhere", lambda: False)
     monkeypatch.setattr(dotenv_file, "DOTENV", tmp_path / ".env")
     made = custom.recipe("birds", {"ARCH": "resnet18", "WEIGHTS": "random"})
@@ -94,6 +95,31 @@ def test_labels_that_checks_write_over_are_copied(
     assert lines_of(changed.labels_file) == ["robin", "wren"]
     assert changed == own.model_copy(update={"labels": changed.labels})
     assert recipe.read_text().startswith("# Mine.\n")
+    files.write(recipe, yaml.safe_dump(json.loads(own.model_dump_json()), default_flow_style=True))
+    before = recipe.read_text()
+    files.write(labels, "wren\nrobin\n")
+    with pytest.raises(UserError, match="labels that checks write over"):
+        upgrade.write()
+    assert recipe.read_text() == before
+
+
+def test_labels_that_a_check_has_written_over_are_copied_as_they_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OWN", str(tmp_path / "own"))
+    made = Workspace(tmp_path / "made")
+    monkeypatch.setattr(served, "serving", lambda _: Mock(workspace=made))
+    files.write(made.onnx / "labels.txt", "robin\nwren\n")
+    labels, recipe = tmp_path / "build" / "eval" / "birds.txt", tmp_path / "own/recipes/birds.yaml"
+    own = custom.recipe("birds", {"ARCH": "resnet18", "WEIGHTS": "random"})
+    text = yaml.safe_dump(own.model_dump(mode="json", exclude_none=True) | {"classes": 2})
+    for now in (None, "wren\nrobin\n"):
+        if now:
+            files.write(labels, now)
+        files.write(recipe, re.sub("(?m)^labels:.*", f"labels: {labels}", text))
+        upgrade._move_labels("birds", recipe, labels)
+        kept = tmp_path / "own" / "networks" / "birds" / "labels" / "birds.txt"
+        assert kept.read_text() == "robin\nwren\n"
 
 
 def test_a_plan_of_an_earlier_tensorrt_is_built_anew(
@@ -120,3 +146,6 @@ def test_a_plan_of_an_earlier_tensorrt_is_built_anew(
         stack = Mock(engine=GPU, gpu=gpu, alive=Mock(return_value=runs))
         stack.tensorrt.return_value = tensorrt
         assert upgrade._explain_rebuild(stack, version) == told
+    monkeypatch.setattr(upgrade, "Check", Mock(return_value=Mock(fits=lambda _: True)))
+    version.engine, version.workspace = CPU, Mock(plan=made.plan, forest=None)  # never served there
+    assert upgrade._explain_rebuild(stack, version) == ""
