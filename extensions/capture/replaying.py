@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import cycle
@@ -165,13 +165,19 @@ def replay(
 
     with ThreadPoolExecutor(TOGETHER) as pool:
         asked = []
-        for number, past in enumerate(pasts, 1):
-            due = began + (past.at - first) / speed
-            while (left := due - time.monotonic()) > 0:
-                time.sleep(min(left, LOOK_S))
-                tell(number - 1)
-            asked.append(pool.submit(ask, past, due))
-            tell(number)
+        try:
+            for number, past in enumerate(pasts, 1):
+                due = began + (past.at - first) / speed
+                while (left := due - time.monotonic()) > 0:
+                    time.sleep(min(left, LOOK_S))
+                    tell(number - 1)
+                asked.append(pool.submit(ask, past, due))
+                tell(number)
+            while wait(asked, LOOK_S).not_done:
+                tell(len(pasts))
+        except BaseException:  # what has not begun is not asked any more
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
         both = [
             (past, now) for past, each in zip(pasts, asked, strict=True) if (now := each.result())
         ]

@@ -1,6 +1,7 @@
 """Requests are asked again at their own times, and what became of them is told beside what was."""
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 from bundle_door.requests import Note
 from bundle_door.watching.request_log import RequestLog
 from bundle_serving.address import Address
+from extensions.capture import replaying
 from extensions.capture.commands import replay as command
 from extensions.capture.kept import name_file, name_folder
 from extensions.capture.replaying import Compared, Past, Present, ask_instead, read_log, replay
@@ -110,6 +112,28 @@ def test_somebody_looks_after_the_server_between_two_requests() -> None:
     with pytest.raises(UserError, match="does not answer"), answering() as address:
         replay([past("1", 0), past("2", 3600)], address, 1, look)
     assert time.monotonic() - began < 60
+
+
+def test_somebody_looks_after_it_while_the_last_ones_are_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a server that has hung up in all but name, nobody waits for what was not begun."""
+    monkeypatch.setattr(replaying, "TIMEOUT_S", 1)
+    monkeypatch.setattr(replaying, "LOOK_S", 0.01)
+    monkeypatch.setattr(replaying, "TOGETHER", 1)
+    told, pasts = list[int](), [past(str(number), 0) for number in range(60)]
+
+    def look(count: int) -> None:
+        told.append(count)
+        if told.count(len(pasts)) == 3:
+            raise UserError("the live version does not answer", "")
+
+    began = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = Address(*silent.getsockname())
+        with pytest.raises(UserError, match="does not answer"):
+            replay(pasts, address, 1, look)
+    assert time.monotonic() - began < 30
 
 
 def test_a_connection_that_ended_while_idle_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
