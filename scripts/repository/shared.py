@@ -86,8 +86,11 @@ class Shared:
         """After what other machines have recorded meanwhile."""
         try:
             self._pull_history()
-        finally:  # where that place is away, here at least
-            history.add(self._pipeline, what, version, how, note)
+        except BaseException:  # where that place is away, what has happened stands here at least
+            if what != history.BEGINS:
+                history.add(self._pipeline, what, version, how, note)
+            raise
+        history.add(self._pipeline, what, version, how, note)
         self.push_history()
 
     def push_history(self) -> None:

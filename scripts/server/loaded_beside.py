@@ -15,7 +15,7 @@ from scripts.base.paths import ROOT
 from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import CPU, Engine, Layout
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import archive, live, model_folders
+from scripts.repository import archive, history, live, model_folders
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.server import layouts
@@ -99,11 +99,14 @@ def lay_out(how: Layout) -> list[str]:
     it. Returns the ensembles of which that changed. A failure does not affect the main pipeline."""
     changed = []
     for version in read_remembered():
+        if history.cut_off(history.read(version.pipeline)):
+            continue  # which could not be undone: the other version may be laid out
         before = layouts.hash_layout(version.pipeline)
         try:
             layouts.lay_out(version, how, live.REPOSITORY)
-        except UserError as fault:
-            console.note(f"{version.title} is left out: {fault.cause}; {fault.remedy}")
+        except (UserError, OSError, KeyError) as fault:  # what an earlier bundle has made
+            told = f"{fault.cause}; {fault.remedy}" if isinstance(fault, UserError) else str(fault)
+            console.note(f"{version.title} is not laid out anew: {told}")
         if layouts.hash_layout(version.pipeline) != before:
             changed.append(version.pipeline.ensemble)
     _remember(read_loaded())

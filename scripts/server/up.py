@@ -67,6 +67,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         if seed and not recover(known, seed, shared) and known:
             flavour.stack_of(known).stop()
             recover(None, seed, shared)
+        _recover_beside(state.load(), settings)
         console.note(f"flavour {name}: {why}")
         if not stack.many:
             _note_cores(settings.cores)
@@ -81,7 +82,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         _furnish(main)
         version = _build_or_keep(stack, settings, main, seed, shared)
         with ExitStack() as settled:
-            as_before = partial(_lay_out_as_before, state.load(), shared)
+            as_before = partial(_lay_out_as_before, state.load(), shared, settings)
             with _begun(version, seed, shared, as_before):
                 how = lay_out_alone(version, settings, stack.engine)
                 _keep_beside(pipelines.find_noted())
@@ -97,6 +98,15 @@ def bring_up(settings: Settings, command: str = "up") -> State:
             loaded_beside.load_again(server, changed)
         console.note(f"drop a picture on its page: {server.shown[0].url}/")
         return server
+
+
+def _recover_beside(known: State | None, settings: Settings) -> None:
+    """What was killed about the pipelines that come with the main one."""
+    running = known if known and flavour.stack_of(known).alive() else None
+    for version in loaded_beside.read_remembered():
+        cut = history.cut_off(history.read(version.pipeline))
+        if cut and recover(running, version, Shared(settings, version.pipeline)) and not running:
+            live.leave_only(version)
 
 
 def _note_cores(wanted: int) -> None:
@@ -149,6 +159,8 @@ def _begun(
 def _serve_as_before(server: State, version: Version, seed: Version) -> bool:
     """Else the server would have the new version alone with its next restart."""
     stack = flavour.stack_of(server)
+    if stack.many and state.load() != server:  # they have come to serve it
+        return False
     if not stack.many:
         with suppress(UserError):  # the server may have ended with that load
             loaded_beside.wait_for(server, version)
@@ -190,6 +202,7 @@ def lay_out_main(stack: Stack, settings: Settings) -> None:
     seed = serving(main)
     if seed:
         recover(None, seed, shared)
+    _recover_beside(None, settings)
     version = _build_or_keep(stack, settings, main, seed, shared)
     loaded_beside.lay_out(lay_out_alone(version, settings, stack.engine))
     note_main()
@@ -440,13 +453,19 @@ def _take_over(
     return new
 
 
-def _lay_out_as_before(known: State | None, shared: Shared, seed: Version) -> bool:
-    """If no other server has come to serve: the one from before may load its models again."""
+def _lay_out_as_before(
+    known: State | None, shared: Shared, settings: Settings, seed: Version
+) -> bool:
+    """If no other server has come to serve: the one from before may load its models again, and so
+    may one that shares its repository, or is started without make."""
     now = state.load()
-    if now and now == known:
-        lay_out_alone(seed, known.settings_at_start, flavour.stack_of(known).engine)
-        shared.push_live()
-    return now in (known, None)
+    if now not in (known, None):
+        return False
+    engine = flavour.stack_of(now).engine if now else seed.engine
+    before = now.settings_at_start if now else settings
+    lay_out_alone(seed, before.fill_from(seed.settings), engine)
+    shared.push_live()
+    return True
 
 
 def announce_silence(seconds: float, why: str) -> str:

@@ -97,9 +97,14 @@ def test_what_another_machine_has_recorded_meanwhile_stays(
 ) -> None:
     """As during `make eval`, or between a rollout's beginning and its end."""
     first, stored = pipelines.main(), dict[str, bytes]()
-    there: Any = SimpleNamespace(read=stored.get, write=stored.__setitem__, location="S3")
+    away = Mock(side_effect=UserError("S3 does not answer", ""))
+    there: Any = SimpleNamespace(read=away, write=stored.__setitem__, location="S3")
     monkeypatch.setattr(place, "open_folder", lambda _: SimpleNamespace(archive=there))
     shared = Shared(Settings(DEFAULTS), first)
+    with pytest.raises(UserError):
+        shared.record(history.BEGINS, 1, "up")
+    assert not history.read(first)  # and nothing has
+    there.read = stored.get
     shared.record(history.SERVES, 1, "up")
     before = history.path(first).read_bytes()
     shared.record(history.SERVES, 2, "rollout")  # on another machine

@@ -108,6 +108,9 @@ def test_what_an_earlier_bundle_or_other_settings_laid_out_is_as_it_has_to_be_no
     changed = loaded_beside.lay_out(Mock())
     assert changed == [ONE.ensemble]
     assert loaded_beside.lay_out(Mock()) == []
+    history.add(OTHER, history.BEGINS, 2, "up")  # the other one may be what is laid out
+    monkeypatch.setattr(layouts, "lay_out", broken := Mock(side_effect=KeyError("crop")))
+    assert loaded_beside.lay_out(Mock()) == [] and broken.call_count == 1
     monkeypatch.setattr(loaded_beside, "load", load := Mock())
     loaded_beside.load_again(Mock(), changed)
     loads = {call.args[1].name: call.args[2] for call in load.mock_calls}

@@ -117,19 +117,64 @@ def test_beside_the_main_one_too(
 
 
 def test_several_servers_have_gone_back_by_themselves(
-    live: list[int], monkeypatch: pytest.MonkeyPatch
+    live: list[int], noted: list[State | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many, shared = MagicMock(load=Mock(side_effect=KeyboardInterrupt)), MagicMock()
     stack = MagicMock(many=many)
     monkeypatch.setattr(up, "flavour", MagicMock(stack=lambda *_: stack, stack_of=lambda _: stack))
     monkeypatch.setattr(up, "hash_layout", lambda _: "")
     monkeypatch.setattr(up, "settings_of", lambda *_: SETTINGS)
-    recovered = MagicMock(), shared, MagicMock(number=1)
+    recovered = KNOWN, shared, make_version(1)
     monkeypatch.setattr(up, "find_recovered", lambda _: recovered)
     with pytest.raises(KeyboardInterrupt):
         up.bring_up_beside(MagicMock())
     assert live == [2, 1] and many.load.call_count == 1
     assert [each.args[0] for each in shared.record.mock_calls] == ["begins", "stayed"]
+    noted[:] = [replace(KNOWN, fingerprint="with the new version")]  # or have come to serve it
+    with pytest.raises(KeyboardInterrupt):
+        up.bring_up_beside(MagicMock())
+    assert live == [2, 1, 2]
+    assert [each.args[0] for each in shared.record.mock_calls] == ["begins", "stayed", "begins"]
+
+
+def test_after_a_server_that_had_to_end_first_it_is_laid_out_as_before(
+    live: list[int], noted: list[State | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What shares its repository, or is started without make, may load it."""
+
+    def serve(*_: object) -> State:
+        noted[:] = [None]
+        raise UserError("the new server does not start", "")
+
+    monkeypatch.setattr(up, "_serve", serve)
+    monkeypatch.setattr(
+        up, "serving", lambda _: SimpleNamespace(**vars(make_version(1)), engine=CPU)
+    )
+    with pytest.raises(UserError, match="does not start"):
+        up.bring_up(SETTINGS)
+    assert live == [2, 1]
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_what_was_killed_beside_the_main_one_is_undone(
+    monkeypatch: pytest.MonkeyPatch, is_running: bool
+) -> None:
+    """Else both versions would be laid out, and the next server have the newer."""
+    done, version = list[str](), make_version(1)
+    stack = MagicMock(alive=lambda: is_running)
+    monkeypatch.setattr(flavour, "stack_of", lambda _: stack)
+    monkeypatch.setattr(loaded_beside, "read_remembered", lambda: [version])
+    monkeypatch.setattr(up, "Shared", MagicMock())
+    monkeypatch.setattr(up, "live", Mock(leave_only=lambda _: done.append("left alone")))
+    monkeypatch.setattr(
+        up, "recover", lambda server, *_: not done.append(f"recovered {bool(server)}")
+    )
+    for last in (history.SERVES, history.BEGINS):
+        monkeypatch.setattr(
+            history, "read", lambda _, last=last: [history.Event("", last, 2, "up")]
+        )
+        up._recover_beside(KNOWN, SETTINGS)
+    assert done == (["recovered True"] if is_running else ["recovered False", "left alone"])
 
 
 @pytest.mark.parametrize(
@@ -231,7 +276,7 @@ def test_a_second_ctrl_c_interrupts_no_way_back(
     monkeypatch.setattr(up, "_wait", Mock(side_effect=KeyboardInterrupt))
     monkeypatch.setattr(loaded_beside, "read_remembered", list)
     version, shared = make_version(2), MagicMock()
-    before = partial(up._lay_out_as_before, KNOWN, shared)
+    before = partial(up._lay_out_as_before, KNOWN, shared, SETTINGS)
     with (
         pytest.raises(KeyboardInterrupt),
         up._begun(version, make_version(1), shared, before),
