@@ -36,9 +36,9 @@ class Shared:
             number = record.removeprefix(self._name_there()).removesuffix(f"/{archive.RECORD}")
             if number.isdecimal() and not self._is_here(number, there.read(record)):
                 there.fetch(self._name_there(number), archive.home(self._pipeline) / number)
-        self._pull_history()
+        self.pull_history()
 
-    def _pull_history(self) -> None:
+    def pull_history(self) -> None:
         if self._remote is None:
             return
         there = self._remote.archive
@@ -85,7 +85,7 @@ class Shared:
     def record(self, what: str, version: int, how: str, note: str = "") -> None:
         """After what other machines have recorded meanwhile."""
         try:
-            self._pull_history()
+            self.pull_history()
         except BaseException:  # where that place is away, what has happened stands here at least
             if what != history.BEGINS:
                 history.add(self._pipeline, what, version, how, note)

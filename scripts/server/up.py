@@ -286,7 +286,7 @@ def _record(shared: Shared, version: Version, seed: Version | None, settings: Se
         shared.trim(settings.keep_versions, "up")
     else:  # what serves was perhaps made live elsewhere, or before the door read it
         history.show(version.pipeline)
-        shared.pull()
+        shared.pull_history()
         shared.push_history()
 
 

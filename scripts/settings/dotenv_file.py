@@ -103,7 +103,7 @@ def list_renamed() -> dict[str, str]:
 
 def rename() -> None:
     """A line with the name of today wins over one with the earlier name. Keeps .env as it was in
-    .env.before, unless that has the settings that a restore found."""
+    .env.before, unless that is there: it has settings that a restore found, or an earlier run."""
     before, aside = DOTENV.read_text(), DOTENV.with_name(".env.before")
 
     def line(found: re.Match[str]) -> str:

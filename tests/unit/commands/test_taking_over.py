@@ -166,13 +166,16 @@ def test_what_was_killed_beside_the_main_one_is_undone(
     monkeypatch.setattr(loaded_beside, "read_remembered", lambda: [version])
     monkeypatch.setattr(up, "Shared", MagicMock())
     monkeypatch.setattr(up, "live", Mock(leave_only=lambda _: done.append("left alone")))
-    monkeypatch.setattr(
-        up, "recover", lambda server, *_: not done.append(f"recovered {bool(server)}")
-    )
+    events = list[history.Event]()
+    monkeypatch.setattr(history, "read", lambda _: events)
+
+    def recover(server: State | None, *_: object) -> bool:
+        done.append(f"recovered {bool(server)}")
+        return True
+
+    monkeypatch.setattr(up, "recover", recover)
     for last in (history.SERVES, history.BEGINS):
-        monkeypatch.setattr(
-            history, "read", lambda _, last=last: [history.Event("", last, 2, "up")]
-        )
+        events.append(history.Event("", last, 2, "up"))
         up._recover_beside(KNOWN, SETTINGS)
     assert done == (["recovered True"] if is_running else ["recovered False", "left alone"])
 
