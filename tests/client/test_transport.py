@@ -82,6 +82,9 @@ def test_grpc_trusts_what_this_machine_trusts(
 ) -> None:
     (company := tmp_path / "company.pem").touch()
     monkeypatch.setenv("SSL_CERT_FILE", str(company))
-    home = Mock()
-    over_grpc(home, server("grpcs://localhost", "grpc", 1))
-    assert home.InferenceServerClient.call_args.kwargs["root_certificates"] == str(company)
+    grpcs_own = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
+    monkeypatch.delenv(grpcs_own, raising=False)
+    for trusted in (str(company), None):
+        over_grpc(home := Mock(), server("grpcs://localhost", "grpc", 1))
+        assert home.InferenceServerClient.call_args.kwargs["root_certificates"] == trusted
+        monkeypatch.setenv(grpcs_own, "another.pem")

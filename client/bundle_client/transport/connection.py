@@ -139,7 +139,9 @@ def over_grpc(home: ModuleType, server: Server) -> Any:
     options: list[tuple[str, Any]] = [*GRPC_OPTIONS]
     if server.server_name:
         options.append(("grpc.ssl_target_name_override", server.server_name))
-    trusted = server.ca_file or ssl.get_default_verify_paths().cafile  # None: gRPC's own
+    trusted = server.ca_file  # None: gRPC's own
+    if not (trusted or os.environ.get("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH")):
+        trusted = ssl.get_default_verify_paths().cafile
     return home.InferenceServerClient(
         server.url, ssl=server.tls, root_certificates=trusted, channel_args=options
     )
