@@ -39,6 +39,7 @@ ANOTHER_NAME = "give it a pipeline of its own: make add-model NAME=…"
 TRIED_FIRST = (224, 224)
 # In networks/NAME: what its first file said, which the user does not edit.
 SAID = ".said.json"
+FILES = (".json", ".yaml", ".yml")  # which PICTURES= may name
 PICTURES = (
     'give keys of a recipe: PICTURES="fit: squash, channels: bgr", or a preprocessor_config.json'
 )
@@ -103,7 +104,8 @@ def _foreign(name: str, given: Any) -> dict[str, Any]:
     asked = Hints(size(given.get("SIZE", "")), usual, output, len(known))
     facts = signature(path, asked, model)
     classes = facts.classes
-    for key, value in _usual(facts).items() if facts.takes_levels else ():
+    is_inline = Path(given.get("PICTURES", "")).suffix not in FILES
+    for key, value in _usual(facts).items() if facts.takes_levels and is_inline else ():
         if given_pictures.get(key, value) != value:
             raise UserError(
                 f"{path.name} takes whole numbers, as pictures have: {key} would change nothing",
@@ -164,7 +166,7 @@ def require_as_said(name: str, recipe: Image, network: Path) -> None:
     if said.pictures and before and not recipe.pre:
         _require_same_pictures(name, recipe, network, said, before)
     multi = "multi-label"
-    is_known = not said.gives or said.gives in (each.gives for each in before)
+    is_known = not (said.gives and before) or said.gives in (each.gives for each in before)
     if not is_known and (said.gives == multi) != (recipe.reading == multi):
         raise UserError(
             f"{network.name} gives {said.gives}, and {name} is {recipe.reading}", ANOTHER_NAME
@@ -288,7 +290,7 @@ def pictures_given(given: str) -> dict[str, Any]:
         return {}
     path = expand(given)
     try:
-        text = path.read_text() if path.suffix in (".json", ".yaml", ".yml") else f"{{{given}}}"
+        text = path.read_text() if path.suffix in FILES else f"{{{given}}}"
         found = yaml.safe_load(text)
         found = found.get("pictures", found) if isinstance(found, dict) else None
     except (OSError, UnicodeDecodeError) as fault:

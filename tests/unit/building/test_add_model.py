@@ -406,6 +406,8 @@ def test_levels_that_a_network_takes_as_they_are(network: Path) -> None:
     assert (made.scale, made.mean, made.std) == (1, (0, 0, 0), (1, 1, 1))
     with pytest.raises(UserError, match=r"takes whole numbers, .* std would change nothing"):
         recipe("pets", given | {"PICTURES": "std: [2, 2, 2]"})
+    beside = network.with_name("preprocessor_config.json")  # as where it lies there by itself
+    assert recipe("pets", given | {"PICTURES": str(beside)}).pictures == made
 
 
 def test_three_equal_levels_are_one_of_a_grey_network(network: Path) -> None:
@@ -497,6 +499,8 @@ def test_another_file_wants_pictures_and_is_read_as_the_first(
         say(file, 0.5, "multi_label_classification")
         with pytest.raises(UserError, match="gives multi-label, and pets is single-label"):
             custom.require_as_said("pets", made, file)
+    (tmp_path / "own" / "networks" / "pets" / custom.SAID).unlink()  # as of an earlier release
+    custom.require_as_said("pets", made, network)
 
 
 @pytest.mark.parametrize("given", [{"ONNX": "a.onnx"}, {"ARCH": "resnet18", "WEIGHTS": "w.pth"}])
