@@ -25,8 +25,9 @@ from bundle_door.watching.captures import (
     read_line,
     unseal,
 )
-from scripts.base import files
+from scripts.base import files, lock
 from scripts.base.errors import UserError
+from scripts.base.paths import ROOT
 from scripts.recipes.pictures import UNTRAINED
 from scripts.repository import place
 from scripts.server.triton import triton_api
@@ -37,6 +38,8 @@ from scripts.stacks import state
 NO_PICTURES = (".bin", ".wav")
 TOGETHER = 100  # requests, before their day's lines are written again
 DAY = len("2026-11-27")
+# Held while a day's lines are read and written again: of two commands one would undo the other.
+WRITING = ROOT / "build" / "captured.lock"
 NOT_OURS = "this copy is not one that the bundle has made"
 Name = Annotated[str, Field(pattern=f"^{FILE.pattern}$")]
 
@@ -210,18 +213,20 @@ class Store:
                 continue
             lines.append(line)
         if lines:  # what was forgotten meanwhile stays so
-            self._write_lines(day, [*self._read_lines(day), *lines])
+            with lock.one_at_a_time(WRITING):
+                self._write_lines(day, [*self._read_lines(day), *lines])
         return len(lines)
 
     def forget(self, id: str) -> int:
         forgotten = 0
         for day in self._list_days():
-            lines = self._read_lines(day)
-            gone = [line for line in lines if read_line(line).get("id") == id]
-            for file in filter(None, (read_line(line).get("file") for line in gone)):
-                self.folder.remove(file)  # while a line names it, for one that is cut off here
-            if gone:
-                self._write_lines(day, [line for line in lines if line not in gone])
+            with lock.one_at_a_time(WRITING):
+                lines = self._read_lines(day)
+                gone = [line for line in lines if read_line(line).get("id") == id]
+                for file in filter(None, (read_line(line).get("file") for line in gone)):
+                    self.folder.remove(file)  # while a line names it, for one that is cut off here
+                if gone:
+                    self._write_lines(day, [line for line in lines if line not in gone])
             forgotten += len(gone)
         return forgotten
 

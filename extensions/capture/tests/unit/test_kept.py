@@ -1,6 +1,7 @@
 """Copies of what was kept, and which pictures are most worth a label."""
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -10,6 +11,7 @@ import pytest
 
 from bundle_door.limits import MOST_ID
 from bundle_door.watching.captures import Captures
+from extensions.capture import kept
 from extensions.capture.commands import captured
 from extensions.capture.kept import TOGETHER, Kept, Store, sort_by_worth
 from scripts.base.errors import UserError
@@ -165,6 +167,29 @@ def test_what_is_to_be_forgotten_is_named_until_it_has_gone() -> None:
     assert store.forget("1") == 1 and store.forget("1") == 0
     assert {*there} == {"2026-11-27.jsonl", "2.jpg"}
     assert [each["id"] for each in store.read_records()] == ["2"]
+
+
+def test_what_is_moved_meanwhile_is_not_forgotten_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FOLLOW=1 runs for long; the server has let go of what it has moved."""
+    monkeypatch.setattr(kept, "WRITING", tmp_path / "lock")
+    there = Elsewhere()
+    store = Store(cast(Folder, there))
+    store.add([record("1"), record("2")], str.encode)
+    moving, read = threading.Thread(target=store.add, args=([record("3")], str.encode)), there.read
+
+    def read_as_another_comes(name: str) -> bytes | None:
+        found = read(name)
+        if not moving.ident:
+            moving.start()
+            moving.join(0.3)
+        return found
+
+    monkeypatch.setattr(there, "read", read_as_another_comes)
+    assert store.forget("1") == 1
+    moving.join()
+    assert {each["id"] for each in store.read_records()} == {"2", "3"}
 
 
 def test_a_place_is_called_as_it_was_given() -> None:
