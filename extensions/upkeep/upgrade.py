@@ -72,13 +72,11 @@ def write() -> None:
 
 
 def _move_labels(name: str, recipe: Path, labels: Path) -> None:
-    """As the live version has them: a check, or somebody who emptied build/, came first perhaps."""
-    version = served.serving(Pipeline(name, recipe))
-    made = version.workspace.onnx / LABELS if version else labels
-    is_as_made = not made.exists() or (labels.exists() and lines_of(labels) == lines_of(made))
+    if (served_ones := _find_served(name, recipe, labels)) is None:
+        return
     # By its name, too, a version knows the file that it was made with.
     kept = folders.own().networks / name / "labels" / labels.name
-    files.write_bytes(kept, (labels if is_as_made else made).read_bytes())
+    files.write_bytes(kept, served_ones.read_bytes())
     named = json.dumps(os.path.relpath(kept, recipe.parent), ensure_ascii=False)
     before = recipe.read_text()
     lines = (
@@ -102,8 +100,22 @@ def _find_labels_in_build() -> Iterator[tuple[str, Path, Path]]:
     for name, file in pipelines.of_the_user().items():
         recipe = Pipeline(name, file).recipe
         labels = recipe.labels_file if isinstance(recipe, Image) else None
-        if labels and labels.is_relative_to(evaluations.ORDERED):
+        if (
+            labels
+            and labels.is_relative_to(evaluations.ORDERED)
+            and _find_served(name, file, labels)
+        ):
             yield name, file, labels
+
+
+def _find_served(name: str, recipe: Path, labels: Path) -> Path | None:
+    """As the live version has them: a check, or somebody who emptied build/, came first perhaps."""
+    version = served.serving(Pipeline(name, recipe))
+    made = version.workspace.onnx / LABELS if version else labels
+    is_here, is_made = labels.is_file(), made.is_file()
+    if is_here and (not is_made or lines_of(labels) == lines_of(made)):
+        return labels
+    return made if is_made else None
 
 
 def explain_rebuild(stack: Stack, pipeline: Pipeline) -> str:

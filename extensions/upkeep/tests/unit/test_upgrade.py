@@ -86,6 +86,9 @@ def test_labels_that_checks_write_over_are_copied(
     text = yaml.safe_dump(own.model_dump(mode="json", exclude_none=True))
     files.write(recipe, f"# Mine.\n{text}")
     assert [change for change in upgrade.rewrite_files() if str(labels) in change]
+    labels.rename(labels.with_name("gone"))  # and nothing is served: nobody has them
+    assert not [change for change in upgrade.rewrite_files() if "labels" in change]
+    labels.with_name("gone").rename(labels)
     upgrade.write()
     assert not [change for change in upgrade.rewrite_files() if "labels" in change]
     labels.unlink()
