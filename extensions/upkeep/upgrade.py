@@ -56,7 +56,7 @@ def rewrite_files() -> Iterator[str]:
         yield f"build/versions: layout {number} becomes {layout_number.NUMBER}"
     if _key_is_elsewhere():
         yield f"the admin key moves to {admin_key.SHOWN}"
-    for name, _, labels in _find_labels_in_build():
+    for name, _, labels, _ in _find_labels_in_build():
         yield f"{name}: its labels, which checks write over, move from {labels} to own/"
 
 
@@ -67,23 +67,20 @@ def write() -> None:
     if _key_is_elsewhere():
         files.write(admin_key.PATH, EARLIER_KEY.read_text(), 0o600)
         EARLIER_KEY.unlink()
-    for name, recipe, labels in _find_labels_in_build():
-        _move_labels(name, recipe, labels)
+    for name, recipe, labels, found in _find_labels_in_build():
+        # By its name, too, a version knows the file that it was made with.
+        _move_labels(recipe, found, folders.own().networks / name / "labels" / labels.name)
 
 
-def _move_labels(name: str, recipe: Path, labels: Path) -> None:
-    if (served_ones := _find_served(name, recipe, labels)) is None:
-        return
-    # By its name, too, a version knows the file that it was made with.
-    kept = folders.own().networks / name / "labels" / labels.name
-    files.write_bytes(kept, served_ones.read_bytes())
+def _move_labels(recipe: Path, found: Path, kept: Path) -> None:
+    files.write_bytes(kept, found.read_bytes())
     named = json.dumps(os.path.relpath(kept, recipe.parent), ensure_ascii=False)
     before = recipe.read_text()
     lines = (
         f"labels: {named}" if line.startswith("labels:") else line for line in before.splitlines()
     )
     files.write(recipe.resolve(), "".join(f"{line}\n" for line in lines))
-    now = Pipeline(name, recipe).recipe
+    now = Pipeline(recipe.stem, recipe).recipe
     taken = now.labels_file if isinstance(now, Image) else None
     if not (taken and taken.is_file() and taken.samefile(kept)):
         files.write(recipe.resolve(), before)
@@ -94,28 +91,22 @@ def _key_is_elsewhere() -> bool:
     return EARLIER_KEY.exists() and not admin_key.PATH.exists()
 
 
-def _find_labels_in_build() -> Iterator[tuple[str, Path, Path]]:
-    """Of the user's pipelines, with the recipe's file: 1.5.0 took what a check had written as it
-    lay, which the next one writes over."""
+def _find_labels_in_build() -> Iterator[tuple[str, Path, Path, Path]]:
+    """Of the user's pipelines, with the recipe's file, and that which has them as they are served:
+    1.5.0 took what a check had written as it lay, which the next one writes over."""
     for name, file in pipelines.of_the_user().items():
-        recipe = Pipeline(name, file).recipe
-        labels = recipe.labels_file if isinstance(recipe, Image) else None
-        if (
-            labels
-            and labels.is_relative_to(evaluations.ORDERED)
-            and _find_served(name, file, labels)
-        ):
-            yield name, file, labels
+        pipeline = Pipeline(name, file)
+        labels = pipeline.recipe.labels_file if isinstance(pipeline.recipe, Image) else None
+        if labels and labels.is_relative_to(evaluations.ORDERED):
+            version = served.serving(pipeline)
+            made = version.workspace.onnx / LABELS if version else labels
+            found = made if made.is_file() and _is_other(labels, made) else labels
+            if found.is_file():
+                yield name, file, labels, found
 
 
-def _find_served(name: str, recipe: Path, labels: Path) -> Path | None:
-    """As the live version has them: a check, or somebody who emptied build/, came first perhaps."""
-    version = served.serving(Pipeline(name, recipe))
-    made = version.workspace.onnx / LABELS if version else labels
-    is_here, is_made = labels.is_file(), made.is_file()
-    if is_here and (not is_made or lines_of(labels) == lines_of(made)):
-        return labels
-    return made if is_made else None
+def _is_other(labels: Path, made: Path) -> bool:
+    return not labels.is_file() or lines_of(labels) != lines_of(made)
 
 
 def explain_rebuild(stack: Stack, pipeline: Pipeline) -> str:

@@ -107,9 +107,12 @@ def test_labels_that_checks_write_over_are_copied(
 
 
 def test_labels_that_a_check_has_written_over_are_copied_as_they_are_served(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    versions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OWN", str(tmp_path / "own"))
+    monkeypatch.setattr(evaluations, "ORDERED", tmp_path / "build" / "eval")
+    monkeypatch.setattr(upgrade, "_key_is_elsewhere", lambda: False)
+    monkeypatch.setattr(dotenv_file, "DOTENV", tmp_path / ".env")
     made = Workspace(tmp_path / "made")
     monkeypatch.setattr(served, "serving", lambda _: Mock(workspace=made))
     files.write(made.onnx / "labels.txt", "robin\nwren\n")
@@ -120,7 +123,7 @@ def test_labels_that_a_check_has_written_over_are_copied_as_they_are_served(
         if now:
             files.write(labels, now)
         files.write(recipe, re.sub("(?m)^labels:.*", f"labels: {labels}", text))
-        upgrade._move_labels("birds", recipe, labels)
+        upgrade.write()
         kept = tmp_path / "own" / "networks" / "birds" / "labels" / "birds.txt"
         assert kept.read_text() == "robin\nwren\n"
 
