@@ -86,12 +86,17 @@ class Shared:
         """After what other machines have recorded meanwhile."""
         try:
             self.pull_history()
-        except BaseException:  # where that place is away, what has happened stands here at least
-            if what != history.BEGINS:
-                history.add(self._pipeline, what, version, how, note)
-            raise
-        history.add(self._pipeline, what, version, how, note)
+        finally:  # where that place is away, here at least
+            history.add(self._pipeline, what, version, how, note)
         self.push_history()
+
+    def begin(self, version: int, how: str) -> None:
+        """Ended at once if it cannot be recorded, since nothing follows."""
+        try:
+            self.record(history.BEGINS, version, how)
+        except BaseException as fault:
+            history.add(self._pipeline, history.STAYED, version, how, history.explain(fault))
+            raise
 
     def push_history(self) -> None:
         if self._remote:

@@ -115,7 +115,7 @@ def switch_to(
     proved = prove(up_now, target, how, judge_labels)
     old, new = up_now.version, proved.new
     recipe, many = new.pipeline.recipe, up_now.stack.many
-    up_now.shared.record(history.BEGINS, target, how)
+    up_now.shared.begin(target, how)
     switch: Switching = (many.make_switch if many else InPlace)(up_now, proved)
     stream = Stream(
         up_now.server.http, recipe.ensemble, proved.questions, recipe.gist, serves=old.number

@@ -113,7 +113,7 @@ def tried_beside(
     """Ends with the old version alone, whatever happens, and with what is to be said of the new
     one."""
     target, shared, why = switch.new.number, switch.shared, ""
-    shared.record(history.BEGINS, target, how)
+    shared.begin(target, how)
     with lock.hands_off():
         try:
             switch.load_beside(is_unseen)

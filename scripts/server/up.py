@@ -104,9 +104,10 @@ def _recover_beside(known: State | None, settings: Settings) -> None:
     """What was killed about the pipelines that come with the main one."""
     running = known if known and flavour.stack_of(known).alive() else None
     for version in loaded_beside.read_remembered():
-        cut = history.cut_off(history.read(version.pipeline))
-        if cut and recover(running, version, Shared(settings, version.pipeline)) and not running:
-            live.leave_only(version)
+        if history.cut_off(history.read(version.pipeline)):
+            if not running:
+                live.leave_only(version)
+            recover(running, version, Shared(settings, version.pipeline))
 
 
 def _note_cores(wanted: int) -> None:
@@ -145,7 +146,7 @@ def _begun(
     """Noted, so that the next command undoes it (`recover`) if this one is killed while its files
     are laid out, and another version is the live one. `undo` says whether that serves again."""
     if seed and version != seed:
-        shared.record(history.BEGINS, version.number, "up")
+        shared.begin(version.number, "up")
     try:
         yield
     except BaseException as fault:  # Ctrl-C too, and a second one is not to interrupt the way back

@@ -102,9 +102,14 @@ def test_what_another_machine_has_recorded_meanwhile_stays(
     monkeypatch.setattr(place, "open_folder", lambda _: SimpleNamespace(archive=there))
     shared = Shared(Settings(DEFAULTS), first)
     with pytest.raises(UserError):
-        shared.record(history.BEGINS, 1, "up")
-    assert not history.read(first)  # and nothing has
-    there.read = stored.get
+        shared.begin(1, "up")
+    assert history.cut_off(history.read(first)) is None  # nothing was
+    there.read, there.write = stored.get, away
+    with pytest.raises(UserError):
+        shared.begin(1, "up")
+    assert history.cut_off(history.read(first)) is None
+    history.path(first).unlink()
+    there.write = stored.__setitem__
     shared.record(history.SERVES, 1, "up")
     before = history.path(first).read_bytes()
     shared.record(history.SERVES, 2, "rollout")  # on another machine

@@ -524,7 +524,7 @@ def test_a_server_that_ends_with_a_version_beside_comes_back_with_the_live_one_a
     assert live_numbers(here, "resnet50_onnx") == ["1"]
     assert beside.shared.push_live.call_count == 2
     # The next command sees to the server.
-    beside.shared.record.assert_called_once_with(history.BEGINS, 2, history.REPLAY)
+    beside.shared.begin.assert_called_once_with(2, history.REPLAY)
 
 
 def test_what_was_tried_beside_is_in_the_history(here: Path, beside: Any) -> None:
