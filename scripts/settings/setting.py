@@ -133,7 +133,7 @@ def number_or_none(comment: str, *parts: Part) -> Setting[float | None]:
 
 
 def flag(comment: str, *parts: Part) -> Setting[bool]:
-    """Whoever writes 0 or no shall not get what it would allow."""
+    """0 and no must not allow what it would allow: they are refused."""
 
     def read(text: str) -> bool:
         if text not in ("", "1"):

@@ -30,7 +30,7 @@ def why_not_docker() -> str | None:
         engine.ping()
     except (InvalidConfigFile, AttributeError, TypeError):
         config = cast(str, find_config_file())
-        return f"{config} is none of Docker's (mend it, or remove it and log in again)"
+        return f"{config} is not one of Docker's files (mend it, or remove it and log in again)"
     except (DockerException, OSError, ValueError) as fault:  # ValueError: of a wrong DOCKER_HOST
         if "Permission denied" in str(fault):
             return "Docker refuses this user (sudo usermod -aG docker $USER, then log in again)"

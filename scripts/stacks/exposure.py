@@ -58,7 +58,7 @@ def address(settings: Settings, port: int) -> Address:
     """Where commands ask on this machine."""
     exposure = exposure_of(settings)
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.bind, settings.bind)
-    # The door takes the admin key for an API key, and counts no request of whoever has it; but
+    # The door takes the admin key for an API key, and counts no request that has it; but
     # pictures are asked without it, too.
     try:
         key = admin_key.load()

@@ -51,7 +51,7 @@ def _memory(pid: int) -> int:
 
 
 def is_open(settings: Settings, pid: int) -> bool:
-    """Whether this server listens on its ports, whoever else does."""
+    """Whether this server listens on its ports, perhaps beside others."""
     opened: set[int] = set()
     for process in family(pid):
         if process.name == "envoy":

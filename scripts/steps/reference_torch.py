@@ -1,5 +1,5 @@
 """Asks torchvision's network about labelled pictures in PyTorch, with torchvision's own
-preprocessing: as whoever trained it would.
+preprocessing: as in its training.
 
     python -m scripts.steps.reference_torch --arch resnet18 --weights birds.pth \
         --onnx build/…/onnx --labelled val --items items.json --out build/eval

@@ -43,7 +43,7 @@ ADMIN_METHODS = [
 INVALID_ARGUMENT, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNAVAILABLE = "3", "4", "8", "14"
 
 # Of Envoy's own memory; and how much of it all messages may take. From the larger share on it ends
-# those by itself that hold most, whoever sends them.
+# those by itself that hold most, of any client.
 HEAP_BYTES, ROOM, FULL = 512 << 20, 0.65, 0.7
 # Larger ones are not kept until they are answered, so not sent again if Triton ends meanwhile.
 KEPT_BYTES = 16 << 20

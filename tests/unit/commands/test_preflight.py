@@ -146,7 +146,8 @@ def test_a_damaged_file_of_docker(
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: name)
-    assert str(engine.why_not_docker()).startswith(f"{config} is none of Docker's (mend it")
+    said = f"{config} is not one of Docker's files (mend it"
+    assert str(engine.why_not_docker()).startswith(said)
 
 
 @pytest.mark.parametrize("named", ["name=rootless", "name=userns"])
