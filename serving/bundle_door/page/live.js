@@ -7,7 +7,7 @@ const EVERY_MS = 5000, SOON_MS = 1000, MOST_EVENTS = 6;
 // What has not come by then will not: a server that stands still, or a network that lost it.
 const PATIENT_MS = 10_000;
 const BECAME = {
-  published: "published", begins: "switch began", serves: "live", stayed: "not switched to",
+  published: "published", begins: "started", serves: "live", stayed: "not switched to",
 };
 const UNSEEN = ["shadow", "replay"];
 
