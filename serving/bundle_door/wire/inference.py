@@ -84,12 +84,6 @@ def from_body(
 ) -> Asked:
     """A body with JSON in its first `length` bytes, followed by binary tensors."""
     asked = parse(memoryview(body)[:length], Inference)
-    for what, of_body, of_path in (
-        ("model_name", asked.model_name, model),
-        ("model_version", asked.model_version, version),
-    ):
-        if of_body not in ("", of_path):
-            raise Refused(400, f"{what} is {of_body!r}, but the path's is {of_path!r}; send one")
     tensors = list(payloads(asked.inputs, memoryview(body)[length:]))
     message = pb.ModelInferRequest(
         model_name=model,

@@ -88,9 +88,8 @@ class Inference(Struct, forbid_unknown_fields=True):
     outputs: Annotated[list[Output], Meta(max_length=limits.MOST_TENSORS)] = []
     parameters: Parameters = {}
     id: Annotated[str, Meta(max_length=limits.MOST_ID)] = ""
-    # KServe's client repeats the path's.
+    # KServe's client repeats the path's, which alone counts: a candidate is asked in its place.
     model_name: Name = ""
-    model_version: Name = ""
 
 
 class Index(Struct, forbid_unknown_fields=True):
