@@ -171,6 +171,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         project.end()
 
 
+@pytest.fixture(autouse=True)
+def all_are_ready(served: Served) -> None:
+    """A busy machine's probes may have passed over what is ready, after the test before."""
+    served.wait()
+
+
 @contextmanager
 def build_images(project: Project) -> Iterator[list[str]]:
     """By the names that the cluster's objects have for them."""
