@@ -162,12 +162,17 @@ def ask_all(server: State, version: Version, data: Data) -> tuple[Run[Any], Answ
 
 
 def note_confidence(version: Version, answers: Answers) -> None:
-    """For the door, which estimates by it how often the version is right of what clients ask."""
+    """For the door, which estimates by it how often the version is right of what clients ask. What
+    is not served any more may come back: of that, the notes that were written last are kept."""
     path, found = live.REPOSITORY / accuracy.NAME, describe_confidence(answers)
     known = json.loads(path.read_text()) if path.exists() else {}
     for model, number in version.models.items():
-        network = identity(live.REPOSITORY / model / str(number))
-        known[f"{model}/{number}"] = found | {"network": network}
+        folder = f"{model}/{number}"
+        known.pop(folder, None)  # so that it becomes the last
+        known[folder] = found | {"network": identity(live.REPOSITORY / folder)}
+    gone = [folder for folder in known if not (live.REPOSITORY / folder).is_dir()]
+    for folder in gone[: -accuracy.MOST_GONE]:
+        del known[folder]
     files.write(path, json.dumps(known))
 
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from bundle_door.watching.accuracy import (
     LEAST,
     LEAST_OF_A_CLASS,
+    MOST_GONE,
     NAME,
     bound_classes,
     estimate,
@@ -132,6 +134,24 @@ def test_another_network_of_the_same_number_was_not_labelled(
         for _ in range(LEAST):
             observed.drift.observe(0, 1.0, STEP, identity(network.parent))
         assert bool(observed.accuracy.find(STEP)) == (content == "the first")
+
+
+def test_the_notes_of_a_year_are_bounded_and_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "REPOSITORY", tmp_path)
+    labelled = Answers(["a"], np.zeros(9, np.int64), np.zeros((9, 1), np.int64), np.ones(9))
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    for number in range(1, MOST_GONE + 3):
+        note_confidence(cast(Version, SimpleNamespace(models={"m": number})), labelled)
+    noted = json.loads((tmp_path / NAME).read_text())
+    assert len(noted) == MOST_GONE + 1 and {"m/1", "m/3"} <= noted.keys() and "m/2" not in noted
+    reads = Mock(wraps=json.loads)
+    monkeypatch.setattr(json, "loads", reads)
+    observed = Observed(References(None, tmp_path))
+    text(observed.families)
+    observed.tell_drift()
+    assert reads.call_count == 1
 
 
 def test_what_eval_notes_is_what_the_door_reads() -> None:
