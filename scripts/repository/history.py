@@ -95,7 +95,8 @@ def replace(pipeline: Pipeline, content: bytes, where: str) -> None:
 
 
 def show(pipeline: Pipeline) -> None:
-    """To the door, which sees no other folder than the live repository."""
+    """To the door, which sees no other folder than the live repository. Of a pipeline that was
+    removed nothing."""
     shown = live.REPOSITORY / SHOWN
     try:
         events = dict(json.loads(shown.read_bytes()))
@@ -103,7 +104,8 @@ def show(pipeline: Pipeline) -> None:
     except (OSError, ValueError, TypeError):  # not there yet, or damaged
         events, changed = {}, [each for each in pipelines.every() if path(each).exists()]
     events |= {each.ensemble: [asdict(event) for event in read(each)] for each in changed}
-    files.write(shown, json.dumps(events) + "\n")
+    told = {name: each for name, each in events.items() if each}
+    files.write(shown, json.dumps(told) + "\n")
 
 
 def serving(events: Sequence[Event]) -> int | None:

@@ -9,7 +9,7 @@ from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import own_pipelines
+from scripts.repository import history, own_pipelines
 from scripts.repository.shared import Shared
 from scripts.server import loaded_beside
 from scripts.settings import arguments
@@ -45,6 +45,7 @@ def remove(pipeline: Pipeline) -> None:
     shared = Shared(state.settings_in_use(), pipeline)
     shared.forget()  # first where another one of this name would find it
     own_pipelines.remove(pipeline)
+    history.show(pipeline)
     if pipelines.find_noted() == name:
         pipelines.forget_main()
     shared.push_live()

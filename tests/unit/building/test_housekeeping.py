@@ -17,10 +17,14 @@ import pytest
 from bundle_serving.process import processes
 from scripts.base import disk, files
 from scripts.base.errors import UserError, of_the_machine, reword_faults, run_guarded
+from scripts.commands.serve import remove_model
 from scripts.recipes import pipelines
+from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, live, place
 from scripts.repository.shared import Shared
+from scripts.server import loaded_beside
 from scripts.settings.settings import DEFAULTS, Settings
+from scripts.stacks import state
 from tests.project import Project
 
 
@@ -58,6 +62,19 @@ def test_thirty_publishes_leave_a_folder_of_bounded_size(here: Path) -> None:
     assert max(sizes[9:]) < 1.1 * sizes[9]
     lines = [history.describe(event) for event in history.read(first)]
     assert "version 3 removed (publish)" in lines and history.serving(history.read(first)) == 2
+
+
+def test_of_a_pipeline_that_was_removed_the_door_tells_nothing(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main, other = pipelines.main(), Pipeline("pets", pipelines.others()[0].source)
+    for pipeline in (main, other):
+        history.add(pipeline, history.SERVES, 1, "up")
+    monkeypatch.setenv("OWN", str(tmp_path / "own"))
+    monkeypatch.setattr(state, "load", lambda: None)
+    monkeypatch.setattr(loaded_beside, "unload", Mock())
+    remove_model.remove(other)
+    assert json.loads((live.REPOSITORY / history.SHOWN).read_bytes()).keys() == {main.ensemble}
 
 
 def test_what_could_not_be_uploaded_stays_in_the_history(
