@@ -188,8 +188,8 @@ def _merge(name: str, environment: Mapping[str, str]) -> dict[str, Any]:
 def _environment(
     settings: Settings, elsewhere: Place | None, proofs: Mapping[str, Path]
 ) -> dict[str, str]:
-    environment = {name: settings[name] for name in (*names(DOOR), "CACHE_MB", "BIND")}
-    environment["START_TIMEOUT"] = str(math.ceil(settings.start_timeout))
+    others = ("CACHE_MB", "START_TIMEOUT", "BIND")
+    environment = {name: settings[name] for name in (*names(DOOR), *others)}
     # On a volume that a job fills it is noted in the repository.
     known = elsewhere or settings.flavour == FLAVOUR
     main = pipelines.main().ensemble
@@ -213,7 +213,7 @@ def _overlay(
     on_gpu, limit = settings.flavour == "gpu", requests(settings)["memory"]
     shared = quantity(memory.shm_size(settings))
     kept = f"{int(settings['KEEP_MB']) + BESIDE_KEPT_MB}Mi"
-    looks = math.ceil((max(LEAST_START_S, int(environment["START_TIMEOUT"])) + 60) / PROBE_S)
+    looks = math.ceil((max(LEAST_START_S, settings.start_timeout) + 60) / PROBE_S)
     patches = [
         *_reaching(environment.get(ENDPOINT, ""), with_dns=elsewhere is not None),
         _patch("Deployment", f"{CONTAINER}/resources/requests/memory", limit),
