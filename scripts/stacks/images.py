@@ -112,16 +112,19 @@ class Images:
         root = Path(self._compose.engine.info()["DockerRootDir"])
         return root if root.is_dir() else None
 
-    def list_replaced(self) -> list[tuple[str, int, datetime]]:
-        """Those of this project whose name a newer build took, and which no container has, as that
-        of the ports may for long: id, bytes, when it was built."""
-        engine = self._compose.engine
+    def list_replaced(self) -> list[tuple[list[str], int, datetime]]:
+        """Those of this project whose name a newer build took, also what was pushed of them, and
+        those of REGISTRY that are another release's; none that a container has, as that of the
+        ports may for long: names or id, bytes, when it was built."""
+        engine, registry = self._compose.engine, self._settings.registry
         used = {each.attrs["ImageID"] for each in engine.containers.list(all=True, sparse=True)}
-        filters = {"dangling": True, "label": f"{PROJECT}={self._compose.project}"}
+        found = engine.images.list(filters={"label": f"{PROJECT}={self._compose.project}"})
+        for service in RELEASED if registry else ():
+            found += engine.images.list(name_released(registry, service).rpartition(":")[0])
         return [
-            (str(each.id), each.attrs["Size"], datetime.fromisoformat(each.attrs["Created"]))
-            for each in engine.images.list(filters=filters)
-            if each.id not in used
+            (list_names(each), each.attrs["Size"], datetime.fromisoformat(each.attrs["Created"]))
+            for each in {each.id: each for each in found}.values()
+            if each.id not in used and all(map(_is_of_another_release, each.tags))
         ]
 
     def sbom(self) -> str | None:
@@ -174,16 +177,16 @@ class Images:
         self.remove(name)
         files.write(LOADED, json.dumps(files.read_json(LOADED) | {service: image.id}) + "\n")
 
-    def remove(self, name: str) -> None:
-        with suppress(APIError):  # a container uses it, or another image is built on it
-            self._compose.engine.images.remove(name)
+    def remove(self, *names: str) -> None:
+        for name in names:
+            with suppress(APIError):  # a container uses it, or another image is built on it
+                self._compose.engine.images.remove(name)
 
     def remove_all(self) -> None:
         for service in list_services():
             self.remove(self.name(service))
         for image in self._compose.engine.images.list(filters={"label": f"{BUILT_BY}={ROOT}"}):
-            for name in image.tags:
-                self.remove(name)
+            self.remove(*list_names(image))
 
     def find_of_folder_name(self) -> list[str]:
         """Those from the time when the folder's name alone was the project's name."""
@@ -206,6 +209,18 @@ def name_released(registry: str, service: str) -> str:
 
 def name_image(registry: str, service: str, tag: str) -> str:
     return f"{registry.rstrip('/')}/triton-bundle-{service}:{tag}"
+
+
+def list_names(image: Any) -> list[str]:
+    """By which it is removed; of one whose name another one took, its id."""
+    return image.tags or [str(image.id)]
+
+
+def _is_of_another_release(name: str) -> bool:
+    from bundle_client import __version__
+
+    repository, _, tag = name.rpartition(":")
+    return "/triton-bundle-" in repository and tag != __version__
 
 
 def find_digest(name: str) -> str:

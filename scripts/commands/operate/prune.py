@@ -6,7 +6,7 @@
 
 Goes: versions beyond the newest KEEP_VERSIONS, but neither the live one nor the one that a rollback
 returns to; reports, downloads and other caches that are older than DAYS (30); what killed commands
-left behind; images that a newer build has replaced; and what extensions know of.
+left behind; images that a newer build or release has replaced; and what extensions know of.
 """
 
 import shutil
@@ -114,13 +114,13 @@ def _images(settings: Settings) -> Iterator[Item]:
     from scripts.stacks.containers import DockerStack
 
     images = DockerStack(settings).images
-    for name, size, built in images.list_replaced():
+    for names, size, built in images.list_replaced():
         yield Item(
-            f"image {name[:19]}",
+            f"image {names[0][:19] if names[0].startswith('sha256:') else names[0]}",
             size,
             (datetime.now(UTC) - built).days,
             "a newer build replaced it",
-            partial(images.remove, name),
+            partial(images.remove, *names),
         )
 
 

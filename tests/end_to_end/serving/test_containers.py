@@ -228,9 +228,9 @@ def test_an_image_that_a_container_has_is_not_offered_to_go(engine: docker.Docke
     first, container = build(1), engine.containers.create("replaced")
     newer = build(2)
     try:
-        assert first not in {id for id, *_ in images.list_replaced()}
+        assert [first] not in [names for names, *_ in images.list_replaced()]
         container.remove()
-        assert first in {id for id, *_ in images.list_replaced()}
+        assert [first] in [names for names, *_ in images.list_replaced()]
     finally:
         for image in (first, newer):
             engine.images.remove(image, force=True)

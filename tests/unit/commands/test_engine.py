@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 import docker
+from bundle_client import __version__
 from scripts import bootstrap
 from scripts.artefacts.manifest import read_pins
 from scripts.artefacts.step import Step
@@ -237,6 +238,36 @@ def test_a_full_disk_is_told_where_an_image_is_built(monkeypatch: pytest.MonkeyP
         with pytest.raises(UserError, match="the image of server cannot be built") as refused:
             made.build("server")
         assert refused.value.remedy.startswith(remedy)
+
+
+def test_images_of_earlier_releases_go() -> None:
+    here, theirs = "birds-server:latest", "registry.example/team/triton-bundle-server"
+
+    def make(id: str, *tags: str) -> SimpleNamespace:
+        return SimpleNamespace(id=id, tags=[*tags], attrs={"Size": 1, "Created": "2026-11-30"})
+
+    def list_images(name: str = "", filters: object = None) -> list[SimpleNamespace]:
+        old = make("old", f"{theirs}:1")
+        of_project = [make("now", here, f"{theirs}:1"), make("replaced"), old]
+        there = [make("other", f"{theirs}:2", "owls-server:latest"), make("used", f"{theirs}:3")]
+        fetched = [old, *there, make("current", f"{theirs}:{__version__}")]
+        return of_project if filters else fetched if name == theirs else []
+
+    engine = Mock()
+    engine.images.list = list_images
+    engine.containers.list.return_value = [SimpleNamespace(attrs={"ImageID": "used"})]
+    compose = Mock(project="birds", engine=engine)
+    settings = Settings(DEFAULTS | {"REGISTRY": "registry.example/team"})
+    found = images.Images(settings, compose, "").list_replaced()
+    assert [names for names, *_ in found] == [["replaced"], [f"{theirs}:1"]]
+
+
+def test_of_what_was_built_here_all_images_go_with_the_rest() -> None:
+    engine, named = Mock(), SimpleNamespace(id="named", tags=["pushed:1", "pushed:2"])
+    engine.images.list.return_value = [named, SimpleNamespace(id="replaced", tags=[])]
+    images.Images(Settings(DEFAULTS), Mock(project="birds", engine=engine), "").remove_all()
+    removed = [call.args[0] for call in engine.images.remove.call_args_list]
+    assert removed[-3:] == ["pushed:1", "pushed:2", "replaced"]
 
 
 class Ending:
