@@ -102,6 +102,13 @@ def test_another_setting_of_a_step_is_another_server() -> None:
     assert len(read) > 15 and not read - of_steps - given - {*server["environment"]}
 
 
+def test_what_runs_on_has_a_bounded_log() -> None:
+    for file in ("compose.yaml", "compose.extra.yaml"):
+        for name, service in yaml.safe_load((ROOT / file).read_text())["services"].items():
+            stays = "restart" in service
+            assert not stays or service["logging"]["options"].keys() >= {"max-size"}, name
+
+
 def test_links_in_the_documents_lead_somewhere() -> None:
     documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *find_brought("*/*.md")]
     links = [
