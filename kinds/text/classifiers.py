@@ -13,6 +13,7 @@ from torch import nn
 from kinds.text.sentences import FOLDS, MINILM, PATH, Sentence, folds, read
 from scripts.base.errors import NoWeights, UserError, of_the_machine
 from scripts.base.paths import VENV
+from scripts.intake import metadata
 from scripts.steps import vision  # noqa: F401  # otherwise transformers fails at torchvision
 from scripts.steps.intake import require_whole
 
@@ -85,7 +86,7 @@ def _of_hub(source: str) -> Classifier:
             f"the tokenizer of {source} ({type(tokenizer).__name__}) is a program in Python",
             "give a classifier whose tokenizer has a tokenizer.json: SENTIMENT=",
         )
-    if network.config.problem_type == "multi_label_classification":
+    if metadata.gives_of(network.config.to_dict(), source):
         raise UserError(
             f"the labels of {source} do not exclude each other (problem_type in its config.json)",
             "give a classifier of which one label is right: SENTIMENT=",

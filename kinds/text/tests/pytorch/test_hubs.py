@@ -111,9 +111,16 @@ def test_a_network_that_reads_what_texts_are_filled_up_with(
         export.export(spec, tmp_path / "out")
 
 
-def test_labels_that_do_not_exclude_each_other(tmp_path: Path) -> None:
-    config = transformers.BertConfig(**SMALL, problem_type="multi_label_classification")
+@pytest.mark.parametrize(
+    ("problem", "cause"),
+    [
+        ("multi_label_classification", "do not exclude each other"),
+        ("regression", "gives values, not classes"),
+    ],
+)
+def test_what_has_no_single_right_label(problem: str, cause: str, tmp_path: Path) -> None:
+    config = transformers.BertConfig(**SMALL, problem_type=problem)
     transformers.BertForSequenceClassification(config).save_pretrained(tmp_path)
     transformers.BertTokenizer(vocab=WORDS).save_pretrained(tmp_path)
-    with pytest.raises(UserError, match="do not exclude each other"):
+    with pytest.raises(UserError, match=cause):
         classifiers.build(str(tmp_path))
