@@ -71,11 +71,13 @@ def write_lasting(path: Path, content: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    passed_over = (OSError,) if path.is_dir() else ()  # some file systems sync no folder
+    with contextlib.suppress(*passed_over):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 @contextlib.contextmanager

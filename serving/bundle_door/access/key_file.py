@@ -5,8 +5,10 @@ NAME SHA256 [REQUESTS_A_SECOND]
 
 import hashlib
 import math
+import os
 import re
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,12 +76,22 @@ def names(clients: dict[str, Client]) -> list[str]:
 
 
 def _write(file: Path, clients: dict[str, Client]) -> None:
+    """On the disk before it returns: a power failure is to bring no revoked key back."""
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_suffix(".new")
     unfinished.write_text("".join(_line(digest, client) for digest, client in clients.items()))
     # It contains only hashes, and a container's door reads it as a different user.
     unfinished.chmod(0o644)
+    _sync(unfinished)
     unfinished.replace(file)
+    _sync(file.parent)
+
+
+def _sync(path: Path) -> None:
+    with suppress(OSError):  # some file systems sync no folder
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
 
 
 def _line(digest: str, client: Client) -> str:
