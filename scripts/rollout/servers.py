@@ -85,7 +85,7 @@ class Servers(ManyServers):
     def _prove(self, settings: Settings, version: Version, how: Layout) -> None:
         """On this machine, and notes what was answered."""
         pipeline = version.pipeline
-        if not proofs.path(pipeline.ensemble, version.number).exists():
+        if not proofs.is_there(version):
             console.note(f"proving {version.title} here, before the servers prove themselves")
             limit, target = settings.start_timeout, partial(lay_out, version, how)
             made = version.workspace

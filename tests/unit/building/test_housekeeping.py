@@ -7,6 +7,7 @@ import re
 import tempfile
 import time
 from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,6 @@ import pytest
 from bundle_serving.process import processes
 from scripts.base import disk, files
 from scripts.base.errors import UserError, of_the_machine, reword_faults, run_guarded
-from scripts.commands.serve import remove_model
 from scripts.recipes import pipelines
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, live, place
@@ -73,7 +73,7 @@ def test_of_a_pipeline_that_was_removed_the_door_tells_nothing(
     monkeypatch.setenv("OWN", str(tmp_path / "own"))
     monkeypatch.setattr(state, "load", lambda: None)
     monkeypatch.setattr(loaded_beside, "unload", Mock())
-    remove_model.remove(other)
+    import_module("scripts.commands.serve.remove_model").remove(other)
     assert json.loads((live.REPOSITORY / history.SHOWN).read_bytes()).keys() == {main.ensemble}
 
 

@@ -1,6 +1,7 @@
 """A rollout over several servers judges each before the next is replaced."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -15,6 +16,7 @@ import pytest
 from bundle_serving.address import Address
 from bundle_serving.protocol import golden
 from scripts.artefacts.workspace import Workspace
+from scripts.repository import archive
 from scripts.rollout import proofs, rollout
 from scripts.rollout.counts import LOOK_S, Clients
 from scripts.rollout.fleet import Fleet, FleetSwitch
@@ -197,12 +199,16 @@ def test_it_is_told_that_servers_cannot_prove_themselves(
 ) -> None:
     """What a borrowed network answered, they need not."""
     monkeypatch.setattr(proofs, "FOLDER", tmp_path)
+    monkeypatch.setattr(archive, "HERE", tmp_path)
+    (tmp_path / "1").mkdir()
+    for name, number in (gone := ("birds", 7)), (stays := ("birds-of-prey", 7)):
+        proofs.path(name, number).touch()
     noise = np.random.default_rng(1).bytes(proofs.MOST_BYTES + 1)
     recipe = SimpleNamespace(
         golden=lambda _: 2 * [{"INPUT": np.frombuffer(noise, np.uint8)}],
         is_own_answer=lambda _: is_own,
     )
-    pipeline = SimpleNamespace(ensemble="birds", recipe=recipe)
+    pipeline = SimpleNamespace(ensemble="birds", recipe=recipe, folder="")
     version: Any = SimpleNamespace(
         number=1,
         title="version 1",
@@ -212,8 +218,24 @@ def test_it_is_told_that_servers_cannot_prove_themselves(
     )
     proofs.write(version, 2 * [{"OUTPUT": np.ones((1, 3), np.float32)}])
     assert golden.load(proofs.path("birds", 1)) == []
+    assert proofs.path(*stays).exists() and not proofs.path(*gone).exists()
     printed = capsys.readouterr().out
     assert said in printed and bool(said) == bool(printed)
+
+
+def test_what_another_version_of_that_number_answered_proves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipeline was removed, and another one is called so; or a backup was restored."""
+    monkeypatch.setattr(proofs, "FOLDER", tmp_path)
+    pipeline = SimpleNamespace(ensemble="birds")
+    version: Any = SimpleNamespace(pipeline=pipeline, number=1, folder=tmp_path / "1")
+    (made := version.folder / "models").mkdir(parents=True)
+    assert not proofs.is_there(version)
+    proofs.path("birds", 1).touch()
+    for at, is_its_own in ((0, True), (2**32, False)):
+        os.utime(made, (at, at))
+        assert proofs.is_there(version) == is_its_own
 
 
 def test_a_canary_is_judged_before_any_is_replaced() -> None:
