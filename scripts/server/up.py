@@ -32,7 +32,7 @@ from scripts.repository import (
 )
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
-from scripts.server import engines, loaded_beside
+from scripts.server import engines, loaded_beside, own_network
 from scripts.server.layouts import fingerprint, hash_layout, lay_out, lay_out_alone, layout
 from scripts.server.recover import find_recovered, recover
 from scripts.server.served import brings_up, describe_server, serving, unhealthy_reason
@@ -332,6 +332,8 @@ def build_version(
     stack: Stack, settings: Settings, pipeline: Pipeline, seed: Version | None
 ) -> Version:
     """The requested version: the seed if all of it fits, or a new one."""
+    if seed:
+        own_network.require_as_said(pipeline, settings, seed.workspace)
     how = layout(settings, stack.engine)
     with archive.draft(pipeline, seed) as draft:
         engines.make(stack, settings, how, pipeline, draft)

@@ -50,7 +50,6 @@ def main() -> None:
                 f"start one: {served.brings_up(pipeline)}",
             )
         settings = up.settings_of(pipeline, known.settings, serving)
-        own_network.require_as_said(pipeline, settings, serving.workspace)
         stack = flavour.stack(known.flavour, settings)
         stack.prepare()
         version = up.build_version(stack, settings, pipeline, serving)
