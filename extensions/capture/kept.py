@@ -214,7 +214,7 @@ class Store:
             lines.append(line)
         if lines:  # what was forgotten meanwhile stays so
             with lock.one_at_a_time(WRITING):
-                self._write_lines(day, [*self._read_lines(day), *lines])
+                self._write_lines(day, [*dict.fromkeys([*self._read_lines(day), *lines])])
         return len(lines)
 
     def forget(self, id: str) -> int:

@@ -192,6 +192,17 @@ def test_what_is_moved_meanwhile_is_not_forgotten_with_it(
     assert {each["id"] for each in store.read_records()} == {"2", "3"}
 
 
+def test_what_two_commands_copy_at_once_is_there_once() -> None:
+    one, store = record("1") | {"file": "1.jpg"}, Store(cast(Folder, Elsewhere()))
+
+    def fetch_as_another_copies(name: str) -> bytes:
+        store.add([one], str.encode)
+        return name.encode()
+
+    store.add([one], fetch_as_another_copies)
+    assert store.read_records() == [one]
+
+
 def test_a_place_is_called_as_it_was_given() -> None:
     with pytest.raises(UserError, match=r"^s3://bucket: a folder inside the bucket is missing"):
         Store.open("s3://bucket")
