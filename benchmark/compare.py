@@ -33,7 +33,7 @@ from scripts.measuring.confidence import Estimate, spread
 from scripts.measuring.photos import Inputs
 from scripts.measuring.textbook.server import HERE
 from scripts.recipes import pipelines
-from scripts.server.running import as_it_runs, running_server
+from scripts.server.running import as_it_runs, ensure_server
 from scripts.server.served import describe_server, find_served_version
 from scripts.server.up import bring_up
 from scripts.settings import arguments
@@ -154,7 +154,7 @@ def our_server(each: Sequence[Settings]) -> Iterator[Iterator[State]]:
         require_cpu(before)
     known = as_it_runs(before) if before else {}
     try:
-        yield serve_each(each, known) if each else iter([running_server()])
+        yield serve_each(each, known) if each else iter([ensure_server()])
     finally:
         if not before:
             with lock.one_at_a_time():

@@ -32,7 +32,7 @@ from benchmark.load import (
 from bundle_serving.process import sockets
 from bundle_serving.protocol.over_socket import Connection
 from scripts.base.errors import run_guarded
-from scripts.server.running import running_server
+from scripts.server.running import ensure_server
 from scripts.stacks import state
 
 
@@ -97,7 +97,7 @@ def find_server(options: argparse.Namespace) -> tuple[Path, str, str]:
         ports = options.http_port, options.grpc_port
         http, grpc = (f"localhost:{port}" for port in ports)
         return options.run_dir, http, grpc
-    up = running_server()
+    up = ensure_server()
     return state.RUN / up.side, str(up.http), str(up.grpc)
 
 

@@ -23,11 +23,11 @@ from scripts.base.errors import UserError
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.machine import machine
 from scripts.measuring.photos import read_or_draw
-from scripts.server.running import running_server
+from scripts.server.running import ensure_server
 
 
 def main(pictures: int = 2000, rounds: int = 3, images: str = "") -> int:
-    up = running_server()
+    up = ensure_server()
     if up.settings_at_start.cache_mb:
         raise UserError(
             "the server answers from memory (CACHE_MB), and pictures are repeated here",

@@ -24,7 +24,7 @@ from benchmark.load import Question, infer_path, measure, over_http, processes_o
 from benchmark.scale import table
 from scripts.base.errors import UserError, run_guarded
 from scripts.measuring.machine import machine
-from scripts.server.running import running_server
+from scripts.server.running import ensure_server
 
 A_SECOND = 997  # samples; a prime number, so that nothing is in step with it
 WARM_UP_S = 2
@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"{options.picture} is no file; name a JPEG of the usual size")
     if not shutil.which("perf"):
         parser.error("perf is missing: apt-get install linux-perf")
-    up = running_server()
+    up = ensure_server()
     picture = options.picture.read_bytes()
     asked = Question("the server", over_http(str(up.http), infer_path()), [picture])
     measure(asked, options.clients, WARM_UP_S)

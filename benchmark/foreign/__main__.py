@@ -33,7 +33,7 @@ from scripts.measuring.machine import machine
 from scripts.recipes import pipelines
 from scripts.recipes.image import Image
 from scripts.server import ask
-from scripts.server.running import running_server
+from scripts.server.running import ensure_server
 from scripts.stacks.state import State
 
 NAME = "foreign_network"
@@ -49,7 +49,7 @@ def main() -> int:
     parser.add_argument("--below", action="store_true", help="by the same steps, without a server")
     options = parser.parse_args()
     bootstrap.ensure("foreign")
-    server = None if options.below else running_server()
+    server = None if options.below else ensure_server()
     rows: list[Row] = []
     asked, began = pictures(PICTURES), time.monotonic()
     for case in choose_cases(options.only):

@@ -26,7 +26,7 @@ from scripts.recipes import folders
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import own_pipelines
 from scripts.server import ask, up
-from scripts.server.running import running_server
+from scripts.server.running import ensure_server
 from scripts.settings import arguments
 from scripts.stacks import flavour
 from scripts.stacks.state import State
@@ -78,7 +78,7 @@ def add_functions(file: Path) -> tuple[list[Pipeline], State]:
         raise UserError(f"there is no file {file}", "check FILE, or write one: NEW=mine.py")
     if file.suffix != ".py":
         raise UserError(f"{file} is no Python file", "name one that ends in .py: FILE=mine.py")
-    server = running_server()
+    server = ensure_server()
     wanted = [_pipeline(name, each, file) for name, each in _describe_file(file, server).items()]
     with lock.one_at_a_time(lock.OF_ADDITIONS), ExitStack() as undone:
         for pipeline in wanted:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scripts.recipes.pipelines import Pipeline
 
 
-def running_server(settings: Settings | None = None) -> State:
+def ensure_server(settings: Settings | None = None) -> State:
     """The server that runs, as it runs: others use it too. Without one, starts it."""
     settings = settings or Settings.load()
     known = state.load()
@@ -35,10 +35,10 @@ def running_server(settings: Settings | None = None) -> State:
         return bring_up(settings.fill_from(last.settings) if last else settings, typed={})
 
 
-def running(pipeline: Pipeline) -> State:
+def ensure_served(pipeline: Pipeline) -> State:
     """The server, with this pipeline loaded."""
     if pipeline.is_main:
-        server = running_server()
+        server = ensure_server()
         if server.main == pipeline.ensemble:
             return server
     from scripts.recipes.layout import CPU
@@ -51,7 +51,7 @@ def running(pipeline: Pipeline) -> State:
         settings = settings_of(pipeline, known.settings if known else {}, None)
         if export := pipeline.recipe.export(settings, CPU):
             export.spec.identity()
-    server = running_server(of_the_server(pipeline))
+    server = ensure_server(of_the_server(pipeline))
     if seed and not reason_not_to_trust(server.http, pipeline.ensemble):
         asked = settings_of(pipeline, server.settings, seed)
         changed = [name for name, value in seed.settings.items() if asked[name] != value]

@@ -71,7 +71,7 @@ def trace() -> None:
     found = spans({"preparing the request": 0.4, "connecting": 0.2}, 3012.0, timings)
     run("trace", {
         "scripts.recipes.asking.find_asked": lambda *_: [__file__],
-        "scripts.server.running.running": lambda _: KNOWN,
+        "scripts.server.running.ensure_served": lambda _: KNOWN,
         "scripts.measuring.one_request.ask_traced": lambda *_: ("mug, 98.7%", found),
     })  # fmt: skip
 

@@ -29,7 +29,7 @@ from scripts.measuring.report import report, terminal
 from scripts.measuring.rounds import measure, seconds_each
 from scripts.measuring.workload import Configuration, Subject, Target
 from scripts.recipes import pipelines
-from scripts.server.running import running
+from scripts.server.running import ensure_served
 from scripts.server.served import describe_server, find_served_version
 from scripts.settings import arguments
 from scripts.stacks.state import State
@@ -50,7 +50,7 @@ def main() -> None:
     if options.textbook and not pipeline.is_main:
         raise UserError("the textbook pipeline exists only for the main pipeline", "omit MODEL")
     perf_analyzer.require_here()
-    server = running(pipeline)
+    server = ensure_served(pipeline)
     divided = pipeline.recipe.divided
     asked = (
         division.find_subject(server, pipeline)

@@ -27,7 +27,7 @@ from scripts.repository import evaluations
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.server import evaluating
-from scripts.server.running import running
+from scripts.server.running import ensure_served
 from scripts.server.served import find_served_version
 from scripts.settings import arguments
 from scripts.stacks.state import State
@@ -49,7 +49,7 @@ def evaluate() -> dict[str, Any]:
     if path is None:
         raise UserError("no labelled data given", "name some: EVAL=val (docs/measuring/eval.md)")
     evaluations.require_given()
-    server = running(pipeline)
+    server = ensure_served(pipeline)
     version = find_served_version(pipeline)
     has_network = version.workspace.onnx.is_dir()
     if has_network and (apart := pipeline.recipe.read_apart(path, version.workspace)):

@@ -20,14 +20,14 @@ from scripts.recipes import pipelines
 from scripts.recipes.asking import EXAMPLES, find_asked
 from scripts.recipes.layout import GPU
 from scripts.recipes.pipelines import Pipeline
-from scripts.server.running import running
+from scripts.server.running import ensure_served
 
 
 def main() -> None:
     pipeline = pipelines.find_asked_pipeline()
     recipe = pipeline.recipe
     asked = find_one(pipeline)
-    server = running(pipeline)
+    server = ensure_served(pipeline)
     trace = secrets.token_hex(16)
     has_files = recipe.asked_about in EXAMPLES
     prepare = partial(recipe.read_question, asked)

@@ -22,7 +22,7 @@ from scripts.recipes import pipelines
 from scripts.recipes.asking import about_pictures, find_asked
 from scripts.recipes.pipelines import Pipeline
 from scripts.server import ask
-from scripts.server.running import running
+from scripts.server.running import ensure_served
 from scripts.settings import arguments
 
 
@@ -31,11 +31,11 @@ def main() -> int:
     if pipeline.name == pipelines.DEFAULT:  # known without its recipe, whose kind is slow to import
         named = find_asked("IMG", f"classify{pipeline.option}", os.environ)
         return about_pictures(
-            ask.server_of(running(pipeline)), pipeline.ensemble, named, os.environ
+            ask.server_of(ensure_served(pipeline)), pipeline.ensemble, named, os.environ
         )
     asked = find_asked(pipeline.recipe.asked_about, f"classify{pipeline.option}", os.environ)
     pipeline.recipe.require_asked(asked, os.environ)
-    return pipeline.recipe.ask(ask.server_of(running(pipeline)), asked, os.environ)
+    return pipeline.recipe.ask(ask.server_of(ensure_served(pipeline)), asked, os.environ)
 
 
 def find_pipeline(usual: str = "") -> Pipeline:

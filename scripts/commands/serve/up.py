@@ -16,7 +16,7 @@ from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.repository import evaluations
 from scripts.server import own_main, up
-from scripts.server.running import list_differing, running_server
+from scripts.server.running import ensure_server, list_differing
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks import state
@@ -43,5 +43,5 @@ def bring_up_named() -> None:
     if known and list_differing(known, settings):
         up.bring_up(settings)
     else:
-        running_server(settings)
+        ensure_server(settings)
     up.bring_up_beside(pipeline)

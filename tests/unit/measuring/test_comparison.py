@@ -157,7 +157,7 @@ def test_a_server_that_is_open_to_others_is_not_compared(asks_for: dict[str, Any
 
 def test_a_folder_is_not_answered_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     up = SimpleNamespace(settings_at_start=SimpleNamespace(cache_mb=64))
-    monkeypatch.setattr(folder, "running_server", lambda: up)
+    monkeypatch.setattr(folder, "ensure_server", lambda: up)
     with pytest.raises(UserError, match="CACHE_MB"):
         folder.main()
 

@@ -79,7 +79,7 @@ def test_one_command_adds_functions_at_a_time(
         assert find_holder(OF_ADDITIONS)
         raise UserError("mine already exists", "")
 
-    monkeypatch.setattr(add_callable, "running_server", lambda: None)
+    monkeypatch.setattr(add_callable, "ensure_server", lambda: None)
     monkeypatch.setattr(add_callable, "_describe_file", lambda *_: {"mine": {}})
     monkeypatch.setattr(add_callable, "_pipeline", lambda name, *_: SimpleNamespace(name=name))
     monkeypatch.setattr(own_pipelines, "require_unused", look)
