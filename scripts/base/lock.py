@@ -21,7 +21,7 @@ OF_KEYS = ROOT / "build" / "keys.lock"
 # Of two commands that add a pipeline of one name, each would remove what the other one wrote.
 OF_ADDITIONS = ROOT / "build" / "additions.lock"
 HANDS_OFF = ROOT / "build" / "key" / "hands-off"
-# The server's group in a container (scripts/stacks/admin_key.py).
+# The server's user and group in a container, shared with nobody else. It reads through the group.
 READER = 65532
 
 LOOK_S = 0.2

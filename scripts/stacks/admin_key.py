@@ -14,10 +14,6 @@ PATH = ROOT / "build" / "key" / "admin.key"
 SHOWN = PATH.relative_to(ROOT)
 CREATED = "make up creates a new one; for several servers, the command that started them"
 
-# The server's user and group in a container, shared with nobody else. It reads the key through the
-# group.
-NOBODY = lock.READER
-
 
 def ensure() -> Path:
     """The key's file, created if missing; its owner and the server's container can read it."""
@@ -29,7 +25,7 @@ def ensure() -> Path:
     status = PATH.stat()
     try:
         if not (files.is_shared() and status.st_uid != os.geteuid()):  # a colleague's
-            for_group = status.st_gid == NOBODY or files.is_shared()
+            for_group = status.st_gid == lock.READER or files.is_shared()
             PATH.chmod(0o640 if for_group else 0o600)
     except PermissionError:
         raise UserError(

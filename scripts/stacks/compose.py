@@ -24,10 +24,10 @@ from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import memory
 from scripts.stacks.engine import execute, remove, require_done, stop_all
-from scripts.stacks.state import State
+from scripts.stacks.state import RUN, State
 
 # The server as make up started it; `docker compose` finds it through COMPOSE_FILE in .env.
-SERVED = ROOT / "build" / "run" / "compose.yaml"
+SERVED = RUN / "compose.yaml"
 
 # Compose's working directory label: the checkout for make and for plain `docker compose`, or the
 # folder of SERVED.

@@ -370,7 +370,7 @@ class DockerStack:
     def let_containers_read(self, path: Path) -> None:
         """A secret in build/, through the group of their user."""
         inside = str(Path(IN_CONTAINERS) / path.relative_to(ROOT))
-        script = f'chgrp {admin_key.NOBODY} "$0" && chmod 640 "$0"'
+        script = f'chgrp {lock.READER} "$0" && chmod 640 "$0"'
         self.compose.run_once("init", "sh", "-c", script, inside)
 
     def remove_all(self) -> None:
@@ -407,7 +407,7 @@ def _is_for_containers(path: Path) -> bool:
     if not path.exists():
         return False
     status = path.stat()
-    for_group = status.st_gid == admin_key.NOBODY and status.st_mode & 0o040
+    for_group = status.st_gid == lock.READER and status.st_mode & 0o040
     return bool(for_group and path.parent.stat().st_mode & 0o001)
 
 
@@ -424,7 +424,7 @@ def _give(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     if os.getuid() == 0:
         checkout = ROOT.stat()
-        owner = (checkout.st_uid, checkout.st_gid) if checkout.st_uid else (admin_key.NOBODY,) * 2
+        owner = (checkout.st_uid, checkout.st_gid) if checkout.st_uid else (lock.READER,) * 2
         (folder / "cache").mkdir(exist_ok=True)
         # Links in it themselves: steps write there, and what they lead to is not to be given away.
         top = folder.resolve()  # which may be another disk's
@@ -433,4 +433,4 @@ def _give(folder: Path) -> None:
                 os.lchown(path, *owner)
         for secret in (admin_key.PATH, exposure.FOLDER / PRIVATE_KEY):
             if secret.exists():
-                os.lchown(secret, owner[0], admin_key.NOBODY)
+                os.lchown(secret, owner[0], lock.READER)

@@ -33,7 +33,7 @@ from scripts.stacks import admin_key, certificates, exposure, handover, state, t
 from scripts.stacks.stack import Many
 from scripts.stacks.state import State
 
-RUN = ROOT / "build" / "run"
+RUN = state.RUN
 LOG = RUN / "server.log"
 # Of a server beside another one, until it takes over.
 LOG_BESIDE = RUN / "beside.log"

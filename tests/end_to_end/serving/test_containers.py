@@ -18,8 +18,8 @@ from bundle_serving.health import reason_not_to_trust
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from scripts.artefacts.manifest import read_pins
 from scripts.base.errors import UserError
+from scripts.base.lock import READER
 from scripts.settings.settings import DEFAULTS, Settings
-from scripts.stacks.admin_key import NOBODY
 from scripts.stacks.compose import PROJECT, Compose
 from scripts.stacks.images import Images
 from scripts.stacks.memory import limit_mb
@@ -59,7 +59,7 @@ def test_the_containers_are_shut_in(
     relay = find_container(engine, served, "ports")
     for each in (container, relay):
         host = each.attrs["HostConfig"]
-        assert each.attrs["Config"]["User"] == f"{NOBODY}:{NOBODY}"
+        assert each.attrs["Config"]["User"] == f"{READER}:{READER}"
         assert host["ReadonlyRootfs"]
         assert host["CapDrop"] == ["ALL"] and not host["CapAdd"]
         assert "no-new-privileges:true" in host["SecurityOpt"]
