@@ -68,10 +68,10 @@ class KubernetesStack(Servers):
             )
         preflight.require_namespace(self._kubectl)
         with_role = bool(own.s3_role.value_in(self._settings))
-        preflight.require_rights(self._kubectl, self._elsewhere is None, with_role)
+        preflight.require_rights(self._kubectl, self.compose.elsewhere is None, with_role)
         if self._settings.replicas:
             self._require_room(self._settings.replicas)
-        if self._elsewhere is None:
+        if self.compose.elsewhere is None:
             preflight.require_storage(self._kubectl)
         if not DEPLOYED.exists() and self._kubectl.get("deployment", SERVICE):
             raise UserError(
@@ -96,7 +96,7 @@ class KubernetesStack(Servers):
     def _renew_keys(self) -> None:
         """Of what runs: no pod is replaced for them, so nothing else would tell the cluster."""
         objects, renewed = _read_deployed(), list[Object]()
-        keys = kustomization.read_keys(self._settings, self._elsewhere)
+        keys = kustomization.read_keys(self._settings, self.compose.elsewhere)
         for each in objects:
             end = each["metadata"]["name"].removeprefix(f"{SERVICE}-")
             if each["kind"] == "Secret" and end in keys:
@@ -197,7 +197,7 @@ class KubernetesStack(Servers):
             )
         objects = _leave_claim(yaml.safe_load_all(rendered.stdout))
         applied.mark(objects, wanted.fingerprint)
-        if self._elsewhere is None:
+        if self.compose.elsewhere is None:
             applied.mount(objects, kustomization.name_contents(live.REPOSITORY))
         if self._settings.replicas:
             objects = applied.scale(objects, self._settings.replicas)
@@ -205,7 +205,7 @@ class KubernetesStack(Servers):
 
     def _place(self, objects: list[Object]) -> list[Object]:
         """What they need is in the cluster, before anything is replaced."""
-        if self._elsewhere is not None:
+        if self.compose.elsewhere is not None:
             self._require_image()
         elif (name := applied.read_mounted(objects)) != self._placed:
             image, other = applied.read_image(objects), applied.read_mounted(_read_deployed())

@@ -83,7 +83,7 @@ class SwarmStack(Servers):
                 "make it one: docker swarm init, then join others (extensions/swarm/README.md)",
             )
         self._require_own_stack()
-        elsewhere = self._elsewhere
+        elsewhere = self.compose.elsewhere
         if elsewhere and is_loopback(elsewhere.host):
             raise UserError(
                 f"other nodes cannot reach {elsewhere.endpoint}, which is this machine itself",
@@ -317,8 +317,8 @@ class SwarmStack(Servers):
         if shown.certificate:
             for name in (CERTIFICATE, PRIVATE_KEY):
                 found[f"{TLS}/{name}"] = exposure.FOLDER / name
-        if self._elsewhere:
-            found[S3] = self._elsewhere.hand_over_keys()
+        if self.compose.elsewhere:
+            found[S3] = self.compose.elsewhere.hand_over_keys()
             if self._settings.ca_bundle:
                 authorities = stack_file.AUTHORITIES
                 found[f"{authorities}/ca-certificates.crt"] = Path(self._settings.ca_bundle)

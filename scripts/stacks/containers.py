@@ -23,7 +23,7 @@ from scripts.base.errors import UserError
 from scripts.base.paths import IN_CONTAINERS, ROOT
 from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU
-from scripts.repository import live, place
+from scripts.repository import live
 from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, certificates, exposure, handover, state, temporary
@@ -92,13 +92,9 @@ class DockerStack:
     def project(self) -> str:
         return self.compose.project
 
-    @property
-    def _elsewhere(self) -> place.Place | None:
-        return self.compose.elsewhere
-
     def _hand_over_keys(self) -> None:
-        if self._elsewhere:
-            self._elsewhere.hand_over_keys()
+        if self.compose.elsewhere:
+            self.compose.elsewhere.hand_over_keys()
 
     def prepare(self) -> None:
         self.compose.require_own()
@@ -106,8 +102,8 @@ class DockerStack:
         for left in self.compose.list_containers(f"{ONE_OFF}=True"):
             if left.labels[SERVICE] in ("server", *self.services.values()):
                 remove(left)
-        if self._elsewhere:  # refused before anything is built
-            self._elsewhere.require_reachable_from_containers()
+        if self.compose.elsewhere:  # refused before anything is built
+            self.compose.elsewhere.require_reachable_from_containers()
         let_steps_read(ROOT)
         self.images.build("server")
         certificates.place(self._settings)
@@ -242,7 +238,7 @@ class DockerStack:
 
     def rehearse(self) -> None:
         needed, free = self.memory(), psutil.virtual_memory().available
-        if self.flavour != "cpu" or self._elsewhere or (needed and needed[0] > free):
+        if self.flavour != "cpu" or self.compose.elsewhere or (needed and needed[0] > free):
             return
         console.note("trying the new server, on ports of its own")
         try:
