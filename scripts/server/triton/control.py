@@ -106,10 +106,7 @@ class Control:
         whole = " ".join(str(fault.message()).split())
         message = whole.partition(OF_A_TRACEBACK)[0][:400].rstrip("; ")
         if REFUSED in message:
-            return UserError(
-                f"{self.address} rejects the key in {admin_key.SHOWN}",
-                f"{state.name_start()} restarts it with this key",
-            )
+            return triton_api.refuse_key(self.address)
         if fault.status() == "StatusCode.DEADLINE_EXCEEDED":
             return UserError(
                 f"{self.address} does not answer {what} within {self.limit:g} s",

@@ -56,10 +56,7 @@ def _ask(
             return read(answer.read() or b"null")
     except urllib.error.HTTPError as refusal:
         if refusal.code == http.client.FORBIDDEN:
-            raise UserError(
-                f"{request.host} rejects the key in {admin_key.SHOWN}",
-                f"{state.name_start()} restarts it with this key",
-            ) from None
+            raise refuse_key(request.host) from None
         kind = Missing if refusal.code == http.client.NOT_FOUND else UserError
         raise kind(read_refusal(refusal.code, refusal.read()), "see make logs") from None
     except TimeoutError:
@@ -67,6 +64,11 @@ def _ask(
     except (OSError, ValueError, http.client.HTTPException) as fault:
         reason = getattr(fault, "reason", fault)
         raise UserError(f"{where}: {reason}", "see make logs") from None
+
+
+def refuse_key(where: object) -> UserError:
+    cause = f"{where} rejects the key in {admin_key.SHOWN}"
+    return UserError(cause, f"{state.name_start()} restarts it with this key")
 
 
 def remedy_of_silence() -> str:
