@@ -57,7 +57,7 @@ def layout(settings: Settings, engine: Engine) -> Layout:
     return Layout(engine, decoding, preprocessing, network, scores_stay(settings))
 
 
-def fingerprint(stack: Stack, settings: Settings, loads: Collection[str] = ()) -> str:
+def fingerprint(stack: Stack, settings: Settings, loads: Collection[str]) -> str:
     """A hash of everything that a running server was started from, with the pipelines that it loads
     by itself; others are loaded later."""
     others = pipelines.others() if loads else []

@@ -12,7 +12,7 @@ from scripts.repository import archive, history
 from scripts.repository.archive import Version
 from scripts.repository.history import Event
 from scripts.stacks import state
-from scripts.stacks.stack import Stack
+from scripts.stacks.stack import Stack, why_not_ready
 from scripts.stacks.state import State
 
 
@@ -83,4 +83,4 @@ def unhealthy_reason(stack: Stack, server: State, pipeline: str) -> str | None:
     kept = stack.keeper_state()
     if lacking := kept.get("lacking"):
         return f"{', '.join(lacking)} lacks a process, which the keeper restores"
-    return None if kept.get("ready") else str(kept.get("reason", "its keeper has written no notes"))
+    return why_not_ready(kept)

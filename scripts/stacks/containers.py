@@ -16,7 +16,6 @@ from docker.models.containers import Container
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.process import keeper_notes, main_pipeline
 from bundle_serving.process.exposure import PRIVATE_KEY
-from bundle_serving.process.server_log import explain_end
 from scripts.artefacts.step import Place, Step
 from scripts.base import console, files, lock, ports
 from scripts.base.errors import UserError
@@ -46,7 +45,7 @@ from scripts.stacks.engine import (
     stop_and_remove,
 )
 from scripts.stacks.images import Images, fetch_torch
-from scripts.stacks.stack import Many
+from scripts.stacks.stack import Many, why_not_ready
 from scripts.stacks.state import State
 
 # The server as it is started beside another one, until it takes over.
@@ -196,13 +195,9 @@ class DockerStack:
         container = next(iter(self.compose.find_beside()), None)
         if container is None or container.attrs["RestartCount"] >= MOST_STARTS:
             said = container.logs().decode(errors="replace") if container else ""
-            raise UserError(
-                f"the new server stopped during its start: {explain_end(said)}",
-                state.SERVES_ON,
-            )
-        notes = self._read_notes(container)
-        if not notes.get("ready"):
-            return str(notes.get("reason", "its keeper has written no notes"))
+            raise handover.refuse_new(said)
+        if reason := why_not_ready(self._read_notes(container)):
+            return reason
         _, coming = execute(container, "cat", f"{self.run_dir}/{keeper_notes.COMING}")
         if coming != "[]":
             return f"it loads {coming}"
@@ -245,7 +240,7 @@ class DockerStack:
             with self.temporary(live.REPOSITORY, state.REFUSED, pipelines.main().ensemble):
                 pass
         except UserError as fault:
-            raise UserError(fault.cause, state.SERVES_ON) from None
+            raise UserError(fault.cause, handover.SERVES_ON) from None
         state.REFUSED.unlink(missing_ok=True)
 
     def _configure(self, wanted: State) -> dict[str, Any]:

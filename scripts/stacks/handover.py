@@ -8,12 +8,20 @@ import psutil
 
 from bundle_serving.process import sockets
 from bundle_serving.process.processes import family
+from bundle_serving.process.server_log import explain_end
 from scripts.base import ports
+from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 from scripts.stacks import exposure
 
 # Of what the server that runs has: what must be free for another one.
 ROOM = 1.25
+SERVES_ON = "the server from before serves on; make logs shows what the new one said"
+
+
+def refuse_new(log: str) -> UserError:
+    """Where the other server has ended."""
+    return UserError(f"the new server stopped during its start: {explain_end(log)}", SERVES_ON)
 
 
 def obstacle(settings: Settings, its: Settings, pid: int) -> str | None:

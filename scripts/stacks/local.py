@@ -17,7 +17,6 @@ import psutil
 
 from bundle_serving.health import reason_not_to_trust
 from bundle_serving.process import keeper_notes, processes, sockets
-from bundle_serving.process.server_log import explain_end
 from bundle_serving.process.start_server import STOP_S, StartError, libpython_folder
 from bundle_serving.protocol.over_socket import AtSocket
 from scripts import bootstrap
@@ -30,7 +29,7 @@ from scripts.recipes.layout import CPU
 from scripts.repository import live, place
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, certificates, exposure, handover, state, temporary
-from scripts.stacks.stack import Many
+from scripts.stacks.stack import Many, why_not_ready
 from scripts.stacks.state import State
 
 RUN = state.RUN
@@ -191,14 +190,9 @@ class LocalStack:
     def why_unready(self, new: State) -> str | None:
         """Of a server beside another one, which may get what is sent to the ports."""
         if not self.alive(new):
-            said = explain_end(LOG_BESIDE.read_text())
-            raise UserError(
-                f"the new server stopped during its start: {said}",
-                state.SERVES_ON,
-            )
-        notes = self.keeper_state(new)
-        if not notes.get("ready"):
-            return str(notes.get("reason", "its keeper has written no notes"))
+            raise handover.refuse_new(LOG_BESIDE.read_text())
+        if reason := why_not_ready(self.keeper_state(new)):
+            return reason
         if not (new.pid and handover.is_open(self._settings, new.pid)):
             return "its door is not open yet"
         folder = sockets.folder(RUN / new.side)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -109,3 +109,10 @@ class Stack(Protocol):
 
     def stop(self) -> bool:
         """Ends it and removes what it left; returns whether there was a server."""
+
+
+def why_not_ready(notes: Mapping[str, Any]) -> str | None:
+    """By its keeper's notes."""
+    if notes.get("ready"):
+        return None
+    return str(notes.get("reason", "its keeper has written no notes"))

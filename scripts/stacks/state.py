@@ -16,11 +16,9 @@ from scripts.stacks import exposure
 
 RUN = ROOT / "build" / "run"
 PATH = RUN / "state.json"
-FLAVOURS = ("gpu", "cpu", "local", *settings.FLAVOURS)
 # The log of the last server that failed to start.
 REFUSED = RUN / "refused.log"
 USUAL_START = "make up"
-SERVES_ON = "the server from before serves on; make logs shows what the new one said"
 
 
 @dataclass(frozen=True)
@@ -82,9 +80,8 @@ def load(path: Path = PATH) -> State | None:
         written = json.loads(path.read_bytes())
         known_here = {each.name for each in fields(State)}  # other bundles write more
         known = State(**{name: written[name] for name in known_here & {*written}})
-        if known.flavour not in FLAVOURS or not all(
-            isinstance(each, str) for each in known.settings.values()
-        ):
+        is_known = known.flavour in ("gpu", "cpu", "local", *settings.FLAVOURS)
+        if not (is_known and all(isinstance(each, str) for each in known.settings.values())):
             raise ValueError
         return known
     except FileNotFoundError:
