@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,8 @@ from pathlib import Path
 from scripts.base.errors import ROOM, UserError
 
 DAY_S = 86_400
+
+File = tuple[int, int]  # whatever its names
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,14 @@ def require_room(folder: Path, megabytes: int, what: str) -> None:
         raise UserError(f"{what} needs {megabytes} MB, and {folder} has {free} MB left", ROOM)
 
 
-def measure_occupied(paths: Iterable[Path], by_others: Iterable[Path] = ()) -> int:
+def measure_occupied(paths: Iterable[Path], elsewhere: Collection[File] = ()) -> int:
     """Bytes on disk. A file with several names counts once, and not at all if one is elsewhere."""
-    elsewhere = {_file(each) for each in _look_at(by_others)}
     blocks = {_file(each): each.st_blocks for each in _look_at(paths)}
     return 512 * sum(count for file, count in blocks.items() if file not in elsewhere)
+
+
+def identify_files(paths: Iterable[Path]) -> set[File]:
+    return {_file(each) for each in _look_at(paths)}
 
 
 def days_old(path: Path) -> int:
@@ -69,5 +74,5 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
             yield from (Path(folder) / name for name in names)
 
 
-def _file(status: os.stat_result) -> tuple[int, int]:
+def _file(status: os.stat_result) -> File:
     return status.st_dev, status.st_ino

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from scripts.base import console, disk, lock, parts, tables
@@ -65,16 +66,18 @@ def _ask_consent(question: str) -> bool:
 def find_items(settings: Settings, days: int) -> Iterator[Item]:
     for pipeline in pipelines.every():
         yield from _versions(pipeline, settings)
+    # Once, though each of the others may share files with versions.
+    item = partial(_item, disk.identify_files(archive.HERE.glob("*")))
     reports = [path for name in REPORTS for path in sorted((BUILD / name).glob("*"))]
     # PyTorch's downloads, one by one, and what else is kept to be quick.
     cached = sorted((*engines.CACHE.glob("hub/*/*"), *engines.CACHE.glob("[!.]*")))
     for path in (*reports, *(each for each in cached if each != engines.CACHE / "hub")):
-        yield _item(path, f"older than {days} days" if disk.days_old(path) >= days else "")
+        yield item(path, f"older than {days} days" if disk.days_old(path) >= days else "")
     for pattern in (*LEFTOVERS, PASSING):
         for path in sorted(BUILD.glob(pattern)):
-            yield _item(path, "a killed command left it" if path.suffix != ".1" else "the last log")
+            yield item(path, "a killed command left it" if path.suffix != ".1" else "the last log")
     for path in sorted((BUILD / "run").glob("*.log")):
-        yield _item(path, "")
+        yield item(path, "")
     yield from _images(settings)
     for each in parts.find("prune"):
         yield from each.find_items(settings, days)
@@ -88,23 +91,24 @@ def _versions(pipeline: Pipeline, settings: Settings) -> Iterator[Item]:
     numbers = archive.numbers(pipeline)
     surplus = shared.list_surplus(settings.keep_versions)
     folders = {number: archive.home(pipeline) / str(number) for number in numbers}
+    files = {number: disk.identify_files([folder]) for number, folder in folders.items()}
     for number, folder in folders.items():
-        others = [each for other, each in folders.items() if other != number]
+        others = (each for other, each in files.items() if other != number)
         name = f", {names[number]}" if number in names else ""
         yield Item(
             f"{pipeline.mark} version {number}{name}".strip(),
-            disk.measure_occupied([folder], others),
+            disk.measure_occupied([folder], {*chain(*others)}),
             disk.days_old(folder / archive.RECORD),
             f"older than the newest {settings.keep_versions}" if number in surplus else "",
             partial(shared.remove, number, "prune"),
         )
 
 
-def _item(path: Path, why: str) -> Item:
+def _item(archived: set[disk.File], path: Path, why: str) -> Item:
     def remove() -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
-    size = disk.measure_occupied([path], archive.HERE.glob("*"))  # before the first version, none
+    size = disk.measure_occupied([path], archived)
     return Item(str(path.relative_to(ROOT)), size, disk.days_old(path), why, remove)
 
 
