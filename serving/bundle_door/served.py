@@ -71,6 +71,8 @@ class Served:
         # All that is loaded, with its version; None as long as nobody has asked.
         self._ready: set[tuple[str, str]] | None = None
         self._naming: set[asyncio.Task[None]] = set()
+        # With its stamp.
+        self._history: tuple[int, dict[str, list[dict[str, Any]]]] = (0, {})
 
     async def pipelines(self) -> list[dict[str, Any]]:
         """The main one first; a candidate right behind its pipeline."""
@@ -170,8 +172,11 @@ class Served:
         return self._most_rows.get(model, 0)
 
     def history(self) -> dict[str, list[dict[str, Any]]]:
-        """The events of each pipeline, as far as the repository is a folder here."""
-        return self._read(HISTORY) or {}
+        """The events of each pipeline, as far as the repository is a folder here; read again where
+        they have changed: of some years it takes a while, in which nothing else is answered."""
+        if (stamp := self._find_stamp()) != self._history[0]:
+            self._history = stamp, self._read(HISTORY) or {}
+        return self._history[1]
 
     async def _ask(self) -> list[dict[str, Any]]:
         # Of what is ready; for an index, Triton would list the repository, which may be on S3.

@@ -138,6 +138,7 @@ def test_another_version_is_known_as_soon_as_it_is_live(tmp_path: Path) -> None:
         history.write_text(json.dumps({"m": [{"what": "serves", "version": version}]}))
         os.utime(history, (version, version))
         assert [each["version"] for each in asyncio.run(served.pipelines())] == [str(version)]
+        assert served.history() is served.history()  # of years it is long
 
 
 def test_a_share_is_of_a_candidate_alone(tmp_path: Path) -> None:
