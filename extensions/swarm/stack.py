@@ -217,10 +217,12 @@ class SwarmStack(Servers):
         if more := spread.to_move(counts):
             replicas = stack["services"][SERVER]["deploy"]["replicas"]
             console.note("spreading the servers over the nodes again")
-            with suppress(UserError):  # where a node takes none
-                self._deploy(stack_file.with_replicas(stack, replicas + more))
-                self.wait_until_settled(wanted.fingerprint)
-            self._deploy(stack)
+            try:
+                with suppress(UserError):  # where a node takes none
+                    self._deploy(stack_file.with_replicas(stack, replicas + more))
+                    self.wait_until_settled(wanted.fingerprint)
+            finally:
+                self._deploy(stack)
             self.wait_until_settled(wanted.fingerprint)
 
     def find_address(self, known: State, address: str) -> Address:

@@ -16,6 +16,7 @@ from bundle_door import relay
 from bundle_door.access.certificate import OF_SERVERS
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from extensions.swarm import stack, stack_file
+from extensions.swarm.spread import Node
 from extensions.swarm.stack_file import KEPT, LEFT_OUT, Given
 from scripts.base import files
 from scripts.base.errors import UserError
@@ -258,6 +259,21 @@ def test_what_ran_before_is_deployed_again(tmp_path: Path, monkeypatch: pytest.M
             swarm.start(Mock())
         files.write(tmp_path / "stack.json", '"before"')
     assert deployed == ["new", "new", "before"]  # the first ones are removed with the stack
+
+
+def test_no_more_servers_stay_where_nobody_waits_until_they_are_spread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    swarm, deployed = stack.SwarmStack(Settings(DEFAULTS)), list[Service]()
+    nodes = [Node(name, name, "ready", active=True) for name in ("node1", "node2")]
+    monkeypatch.setattr(swarm, "nodes", lambda: nodes)
+    monkeypatch.setattr(swarm, "tasks", lambda: 2 * [Mock(node="node1")])
+    monkeypatch.setattr(swarm, "_deploy", deployed.append)
+    monkeypatch.setattr(swarm, "wait_until_settled", Mock(side_effect=KeyboardInterrupt))
+    given: Service = {"services": {"server": {"deploy": {"replicas": 2}}}}
+    with pytest.raises(KeyboardInterrupt):
+        swarm._spread(given, Mock())
+    assert deployed == [stack_file.with_replicas(given, 3), given]
 
 
 def test_copies_on_s3_of_another_checkout_stay(
