@@ -71,7 +71,7 @@ def _running(
                 if not pod:
                     raise UserError(f"somebody has removed the pod {NAME}", "run it again")
                 why = pods.explain(pod)
-                if pods.is_hopeless(pod) or waiting.seconds > limit:
+                if pods.is_over(pod) or pods.is_hopeless(pod) or waiting.seconds > limit:
                     raise UserError(f"no pod comes up with the image {image}: {why}", PUSH)
                 time.sleep(0.5)
             yield

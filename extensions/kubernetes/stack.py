@@ -272,8 +272,9 @@ class KubernetesStack(Servers):
                 raise UserError(self.refuse(fingerprint).cause, pushed + describe_stay())
 
     def explain(self, fingerprint: str) -> str:
-        """What the one said that ended, or else the cluster."""
-        for task in self.servers():
+        """What the one said that ended, or else the cluster; last of what was evicted, perhaps
+        weeks ago."""
+        for task in sorted(self.servers(), key=lambda task: task.state == "failed"):
             if task.fingerprint != fingerprint or task.runs:
                 continue
             for said in self._read_logs(task):

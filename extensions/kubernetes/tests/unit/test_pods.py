@@ -153,6 +153,20 @@ def test_what_a_dead_node_keeps_does_not_keep_the_rest_from_ending(
         stack._wait_until_gone()
 
 
+def test_what_was_evicted_explains_a_pod_of_its_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = KubernetesStack.__new__(KubernetesStack)
+    stack.__dict__["_kubectl"] = kubectl = Mock()
+    over = make_pod(phase="Failed")
+    over["status"]["reason"] = "Evicted"
+    kubectl.list.return_value = [over, make_pod(waits="ErrImagePull", name="two")]
+    kubectl.run.side_effect, kubectl.get.return_value = Refused(("logs",), "error: gone"), over
+    assert stack.explain("v2") == "ErrImagePull: not here"
+    kubectl.run.side_effect = None
+    monkeypatch.setattr("extensions.kubernetes.claim.time.sleep", Mock(side_effect=AssertionError))
+    with pytest.raises(UserError, match="no pod comes up with the image image: Evicted"):
+        claim.require_image(kubectl, "image", 60)
+
+
 def test_what_somebody_removes_meanwhile_is_named() -> None:
     stack = KubernetesStack.__new__(KubernetesStack)
     stack.__dict__["_kubectl"] = kubectl = Mock()
