@@ -1,7 +1,7 @@
 """Counters, gauges and histograms, in the text that Prometheus reads, or in OpenMetrics."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 # Twenty to a decade, from 1 ms to a minute: a percentile read from them is mostly within 6% of the
 # true one.
@@ -13,6 +13,9 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 Labels = tuple[str, ...]
 # So many series have changed last; one that comes back begins at 0, as after a restart.
 MOST_SERIES = 500
+# And so many versions of one pipeline or model: else each rollout would make the text longer, by
+# hundreds of lines, which is written while nothing else is answered.
+MOST_VERSIONS = 5
 
 
 class Family:
@@ -22,6 +25,17 @@ class Family:
 
     def __init__(self, name: str, description: str, labels: Sequence[str] = ()) -> None:
         self.name, self.description, self.labels = name, description, tuple(labels)
+
+    def find_surplus(self, known: Iterable[Labels], new: Labels, most: int) -> set[Labels]:
+        """What goes for a series that comes: of those known, which changed last is the last."""
+        known = list(known)
+        surplus = {*known[: max(0, len(known) + 1 - most)]}
+        if self.labels[1:2] == ("version",):
+            own = [each for each in known if each[0] == new[0]]
+            versions = dict.fromkeys([new[1], *(each[1] for each in reversed(own))])
+            kept = [*versions][:MOST_VERSIONS]
+            surplus.update(each for each in own if each[1] not in kept)
+        return surplus
 
     def samples(self) -> Iterator[str]:
         raise NotImplementedError
@@ -38,9 +52,10 @@ class Counter(Family):
         self.values: dict[Labels, float] = {}
 
     def add(self, *labels: str, amount: float = 1) -> None:
+        if labels not in self.values:
+            for each in self.find_surplus(self.values, labels, self.most):
+                del self.values[each]
         self.values[labels] = self.values.pop(labels, 0) + amount
-        if len(self.values) > self.most:
-            del self.values[next(iter(self.values))]
 
     def samples(self) -> Iterator[str]:
         for labels, value in sorted(self.values.items()):
@@ -70,13 +85,13 @@ class Histogram(Family):
         self.sums: dict[Labels, float] = {}
 
     def observe(self, value: float, *labels: str) -> None:
+        if labels not in self.counts:
+            for each in self.find_surplus(self.counts, labels, MOST_SERIES):
+                del self.counts[each], self.sums[each]
         counts = self.counts.pop(labels, None) or [0] * (len(self.bounds) + 1)
         counts[bisect_left(self.bounds, value)] += 1
         self.counts[labels] = counts
         self.sums[labels] = self.sums.get(labels, 0.0) + value
-        if len(self.counts) > MOST_SERIES:
-            oldest = next(iter(self.counts))
-            del self.counts[oldest], self.sums[oldest]
 
     def samples(self) -> Iterator[str]:
         for labels, counts in sorted(self.counts.items()):

@@ -222,6 +222,8 @@ class Observed:
         self.accuracy = Accuracy(folder, self.drift.list_sure)
         self.accuracy_of_classes = AccuracyOfClasses(self.accuracy)
         self.recent = Recent()
+        # By pipeline, of all versions.
+        self.answered: dict[str, Total] = {}
         self.began = time.time()
         self.errors: deque[dict[str, Any]] = deque(maxlen=MOST_ERRORS)
         self.on_report: list[Callable[[Report], None]] = []
@@ -229,6 +231,10 @@ class Observed:
     def request(self, series: Series, status: int, seconds: float) -> None:
         outcome = outcome_of(status)
         self.requests.observe(seconds, *series, outcome)
+        total = self.answered.setdefault(series[0], Total())
+        total.add(1, seconds)
+        total.answered += outcome == OK
+        total.failed += outcome != OK
         slot = self.recent.slot(series)
         if outcome == OK:
             slot.counts[bisect_left(SECONDS, seconds)] += 1
@@ -288,15 +294,7 @@ class Observed:
     def totals(self) -> list[dict[str, Any]]:
         """What each pipeline and each step has answered: of a step, rows; and how long it took, of
         a step for a batch."""
-        found: dict[tuple[str, str], Total] = {}
-        for labels, counts in self.requests.counts.items():
-            pipeline, _, _, outcome = labels
-            total = found.setdefault((pipeline, ""), Total())
-            total.add(sum(counts), self.requests.sums[labels])
-            if outcome == OK:
-                total.answered += sum(counts)
-            else:
-                total.failed += sum(counts)
+        found = {(pipeline, ""): total for pipeline, total in self.answered.items()}
         for step, counts in self.steps.counts.items():
             total = found.setdefault((step[0], step[1]), Total())
             total.add(sum(counts), self.steps.sums[step])

@@ -29,6 +29,7 @@ from bundle_door.triton import Triton
 from bundle_door.watching.drift import MOST_KEPT
 from bundle_door.watching.measures import (
     MOST_SERIES,
+    MOST_VERSIONS,
     SECONDS,
     Counter,
     Histogram,
@@ -74,11 +75,18 @@ def test_of_series_without_end_the_last_that_changed_are_there() -> None:
             observed.request(("birds", version, protocol), 200, 0.5)
             observed.request(("always", "1", protocol), 200, 0.5)
         observed.report(msgspec.structs.replace(STEP, version=version, answers=[(7, 0.5)]))
-    of_birds = {labels[1] for labels in observed.requests.counts if labels[0] == "birds"}
-    assert of_birds == {*rolled_out[1 - MOST_SERIES // 2 :]}
+    last = {*rolled_out[-MOST_VERSIONS:]}
+    for family in (observed.requests, observed.steps, observed.confidence):
+        assert {labels[1] for labels in family.counts if labels[0] != "always"} == last
+    assert {labels[1] for labels in observed.rows.sums} == last
+    (told,) = (each for each in observed.totals() if each["model"] == "birds")
+    assert told["answered"] == 2 * MOST_SERIES  # of all versions
     assert sum(observed.requests.counts["always", "1", HTTP, OK]) == MOST_SERIES
     assert observed.requests.sums.keys() == observed.requests.counts.keys()
     assert {*observed.drift.versions} == {("m", each) for each in rolled_out[-MOST_KEPT:]}
+    for pipeline in rolled_out:
+        observed.request((pipeline, "1", HTTP), 200, 0.5)
+    assert len(observed.requests.counts) == len(observed.requests.sums) == MOST_SERIES
     counter = Counter("a_total", "Counted", ("who",))
     for who in ("first", *rolled_out[1:], "first", "last"):
         counter.add(who)
