@@ -21,6 +21,7 @@ from docker.errors import APIError, NotFound
 from docker.types import RestartPolicy, ServiceMode
 from docker.utils import parse_bytes
 
+from bundle_door.access.certificate import OF_SERVERS
 from bundle_serving.address import Address
 from bundle_serving.process.exposure import (
     CERTIFICATE,
@@ -150,8 +151,8 @@ class SwarmStack(Servers):
 
     def _replace_balancers(self, stack: dict[str, Any]) -> None:
         """Before the servers get another certificate, which those from before do not trust."""
-        before = _list_certificates_before()[:1]
-        if before and stack_file.list_certificates(stack)[1:] == before:
+        trusted = self._list_trusted()[:1]
+        if trusted and self._list_certificates()[1:] == trusted and DEPLOYED.exists():
             self._deploy(stack_file.with_balancer(json.loads(DEPLOYED.read_text()), stack))
             with console.waiting("replacing the balancers") as waiting:
                 while not self._are_balancers_settled():
@@ -169,7 +170,7 @@ class SwarmStack(Servers):
         """On each node: where it is missing, the balancer would stop, and none start. A registry's
         is pulled now, while nothing waits for it."""
         known = {task.node for task in self.tasks(BALANCER) if task.runs}
-        if image != self._image_of(BALANCER):
+        if image != self._container_of(BALANCER).get("Image"):
             known = set()
         nodes = {n.id: n.name for n in self.nodes() if n.takes and n.name not in known}
         if not nodes:
@@ -309,7 +310,12 @@ class SwarmStack(Servers):
         if not shown:
             return []
         now = compute_digest(shown)
-        return [now, *[other for other in _list_certificates_before() if other != now][:1]]
+        return [now, *[other for other in self._list_trusted() if other != now][:1]]
+
+    def _list_trusted(self) -> list[str]:
+        """By the balancers that run; by those of a bundle before, none that is told here."""
+        environment = self._container_of(BALANCER).get("Env", ())
+        return dict(each.split("=", 1) for each in environment).get(OF_SERVERS, "").split()
 
     def _secrets(self) -> dict[str, Path]:
         found = {f"{KEY}/{admin_key.PATH.name}": admin_key.PATH}
@@ -406,11 +412,11 @@ class SwarmStack(Servers):
     def _service(self, name: str = SERVER) -> Any:
         return self._manager.services.get(f"{self.project}_{name}").attrs
 
-    def _image_of(self, service: str) -> str:
+    def _container_of(self, service: str) -> dict[str, Any]:
         try:
-            return str(self._service(service)["Spec"]["TaskTemplate"]["ContainerSpec"]["Image"])
+            return dict(self._service(service)["Spec"]["TaskTemplate"]["ContainerSpec"])
         except NotFound:
-            return ""
+            return {}
 
     @property
     def replicas(self) -> int | None:
@@ -536,11 +542,6 @@ def _owner() -> dict[str, str]:
 def _name(wanted: State) -> str:
     """Of the copy of the models that its servers read, beside which another checkout's may lie."""
     return f"{_own_id()}-{wanted.fingerprint[:12]}"
-
-
-def _list_certificates_before() -> list[str]:
-    found = json.loads(DEPLOYED.read_text()) if DEPLOYED.exists() else None
-    return stack_file.list_certificates(found) if found else []
 
 
 def _update(service: dict[str, Any]) -> str | None:

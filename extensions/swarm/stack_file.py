@@ -164,12 +164,6 @@ def _add(stack: dict[str, Any], new: dict[str, Any], services: dict[str, Any]) -
     }
 
 
-def list_certificates(stack: dict[str, Any]) -> list[str]:
-    """None of a bundle before."""
-    found: str = stack["services"][BALANCER]["environment"].get(OF_SERVERS, "")
-    return found.split()
-
-
 def _require_known(server: Service) -> None:
     for name in server.keys() - {*KEPT, *TRANSLATED, *LEFT_OUT}:
         raise UserError(f"a swarm's services have no {name}", "remove it from COMPOSE_OVERRIDE")

@@ -129,29 +129,40 @@ def test_with_a_new_certificate_balancers_come_first(
     server: Service, given: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They trust the one before as well: else none of them would reach a server until the first has
-    the new one. And they stay as they are with the next start."""
+    the new one. They come once, also where servers that are replaced one by one are deployed as a
+    whole at the end, and stay as they are with the next start."""
     monkeypatch.setattr(stack, "DEPLOYED", tmp_path / "stack.json")
     monkeypatch.setattr(exposure, "exposure_of", lambda _: Mock(certificate=Path("any")))
     swarm, deployed = stack.SwarmStack(Settings(DEFAULTS)), list[Service]()
-    monkeypatch.setattr(swarm, "_deploy", deployed.append)
+    container: dict[str, list[str]] = {}
+    monkeypatch.setattr(swarm, "_container_of", lambda _: container)
     monkeypatch.setattr(swarm, "_are_balancers_settled", lambda: True)
+
+    def deploy(made: Service) -> None:
+        deployed.append(made["services"])
+        told = made["services"]["balancer"]["environment"]
+        container["Env"] = [f"{name}={value}" for name, value in told.items()]
+
+    monkeypatch.setattr(swarm, "_deploy", deploy)
 
     def start(certificate: str) -> Service:
         monkeypatch.setattr(stack, "compute_digest", lambda _: certificate)
         service = server | {"labels": {"fingerprint": certificate}}
         known = replace(given, certificates=swarm._list_certificates())
         made = stack_file.make_stack_file(service, known)
-        swarm._replace_balancers(made)
+        for _ in range(2):
+            swarm._replace_balancers(made)
+            swarm._deploy(made)
         stack._note(made)
         services: Service = made["services"]
         return services
 
     old = start("old")
-    assert start("old") == old and not deployed
+    assert start("old") == old and deployed == 4 * [old]
     new = start("new")
     assert new["balancer"]["environment"][OF_SERVERS] == "new old"
-    assert [each["services"] for each in deployed] == [old | {"balancer": new["balancer"]}]
-    assert start("new") == new and len(deployed) == 1
+    assert deployed[4:] == [old | {"balancer": new["balancer"]}, new, new]
+    assert start("new") == new and deployed[7:] == [new, new]
 
 
 def test_each_service_says_whose_it_is(server: Service, given: Given) -> None:
