@@ -113,9 +113,9 @@ class Images:
         return root if root.is_dir() else None
 
     def list_replaced(self) -> list[tuple[list[str], int, datetime]]:
-        """Those of this project whose name a newer build took, also what was pushed of them, and
-        those of REGISTRY that are another release's; none that a container has, as that of the
-        ports may for long: names or id, bytes, when it was built."""
+        """Those of this project whose name a newer build took, also what was pushed of them, or
+        named for a swarm, and those of REGISTRY that are another release's; none that a container
+        has, as that of the ports may for long: names or id, bytes, when it was built."""
         engine, registry = self._compose.engine, self._settings.registry
         used = {each.attrs["ImageID"] for each in engine.containers.list(all=True, sparse=True)}
         found = engine.images.list(filters={"label": f"{PROJECT}={self._compose.project}"})
@@ -124,8 +124,17 @@ class Images:
         return [
             (list_names(each), each.attrs["Size"], datetime.fromisoformat(each.attrs["Created"]))
             for each in {each.id: each for each in found}.values()
-            if each.id not in used and all(map(_is_of_another_release, each.tags))
+            if each.id not in used and all(map(self._is_replaced, each.tags))
         ]
+
+    def _is_replaced(self, name: str) -> bool:
+        """Of one that has no other name."""
+        from bundle_client import __version__
+
+        repository, _, tag = name.rpartition(":")
+        if "/triton-bundle-" in repository:
+            return tag != __version__
+        return repository == self.name("server") and tag != "latest"
 
     def sbom(self) -> str | None:
         """What the server's image carries, as CycloneDX; None if it is not built here."""
@@ -214,13 +223,6 @@ def name_image(registry: str, service: str, tag: str) -> str:
 def list_names(image: Any) -> list[str]:
     """By which it is removed; of one whose name another one took, its id."""
     return image.tags or [str(image.id)]
-
-
-def _is_of_another_release(name: str) -> bool:
-    from bundle_client import __version__
-
-    repository, _, tag = name.rpartition(":")
-    return "/triton-bundle-" in repository and tag != __version__
 
 
 def find_digest(name: str) -> str:

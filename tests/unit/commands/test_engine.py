@@ -248,7 +248,8 @@ def test_images_of_earlier_releases_go() -> None:
 
     def list_images(name: str = "", filters: object = None) -> list[SimpleNamespace]:
         old = make("old", f"{theirs}:1")
-        of_project = [make("now", here, f"{theirs}:1"), make("replaced"), old]
+        of_swarm = make("of a swarm", "birds-server:0123456789ab")
+        of_project = [make("now", here, f"{theirs}:1"), make("replaced"), old, of_swarm]
         there = [make("other", f"{theirs}:2", "owls-server:latest"), make("used", f"{theirs}:3")]
         fetched = [old, *there, make("current", f"{theirs}:{__version__}")]
         return of_project if filters else fetched if name == theirs else []
@@ -259,7 +260,11 @@ def test_images_of_earlier_releases_go() -> None:
     compose = Mock(project="birds", engine=engine)
     settings = Settings(DEFAULTS | {"REGISTRY": "registry.example/team"})
     found = images.Images(settings, compose, "").list_replaced()
-    assert [names for names, *_ in found] == [["replaced"], [f"{theirs}:1"]]
+    assert [names for names, *_ in found] == [
+        ["replaced"],
+        [f"{theirs}:1"],
+        ["birds-server:0123456789ab"],
+    ]
 
 
 def test_of_what_was_built_here_all_images_go_with_the_rest() -> None:
