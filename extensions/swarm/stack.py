@@ -314,8 +314,8 @@ class SwarmStack(Servers):
 
     def _list_trusted(self) -> list[str]:
         """By the balancers that run; by those of a bundle before, none that is told here."""
-        environment = self._container_of(BALANCER).get("Env", ())
-        return dict(each.split("=", 1) for each in environment).get(OF_SERVERS, "").split()
+        env: list[str] = self._container_of(BALANCER).get("Env", [])
+        return dict(each.split("=", 1) for each in env).get(OF_SERVERS, "").split()
 
     def _secrets(self) -> dict[str, Path]:
         found = {f"{KEY}/{admin_key.PATH.name}": admin_key.PATH}
