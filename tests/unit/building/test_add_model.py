@@ -16,6 +16,7 @@ from onnx import load as load_onnx
 from bundle_serving.address import Address
 from scripts.artefacts.manifest import Foreign, lines_of, tell_repeated
 from scripts.artefacts.step import Step
+from scripts.artefacts.workspace import Workspace
 from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import locate
@@ -458,7 +459,8 @@ def test_labels_of_another_file_are_compared_with_those_that_were_found(
     publish(network)  # trained again over the same file
     say("dog", "black cat")
     publish(network, live=files.sha256(network))
-    settings, seed = Settings.load({"WEIGHTS": str(network)}, Path("/none")), Mock()
+    settings = Settings.load({"WEIGHTS": str(network)}, Path("/none"))
+    seed = Mock(workspace=Workspace(tmp_path / "lost"))
     with pytest.raises(UserError, match=r"a\.onnx calls class 0 dog, and .* calls it black Cat"):
         up.build_version(Mock(), settings, pets, seed)  # with each start, too
     given = {"ONNX": str(network), "LABELS": str(network.with_name("two.txt"))}
