@@ -6,21 +6,15 @@ import errno
 import ipaddress
 import random
 import socket
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
-from bundle_serving.process.listeners import choose
 from scripts.base.errors import UserError
 
 # Below the kernel's ephemeral ports: a client could take one of those before the server does.
 CANDIDATES = range(20_000, 30_000)
-LISTENS = "0A"
 # Those below are root's alone.
 LOWEST, HIGHEST = 1024, 65535
-# That a handshake takes, and at most that a busy server takes to accept.
-HANDSHAKE_S, ACCEPTED_S = 0.3, 5
 UNSEEN = "another program (another user's, or in a container)"
 
 
@@ -84,54 +78,6 @@ def require_free(
 def propose(port: int) -> int:
     """Another one, which anybody may open."""
     return port + (8000 if port < LOWEST else 100 if port + 100 <= HIGHEST else -100)
-
-
-def is_shareable(address: str, port: int) -> bool:
-    """Whether another server of this user may listen there beside the one that does."""
-    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        try:
-            probe.bind((address, port))
-        except OSError:
-            return False
-    return True
-
-
-def give_to_second(address: str, port: int, listeners: int) -> None:
-    """Of two servers that share it, the one that listens later gets every new connection, and the
-    first one, with so many listeners, accepts what has come to it: the kernel would end that with
-    them."""
-    with suppress(OSError):  # the kernel cannot, and decides by itself
-        _choose(address, port, listeners)
-    time.sleep(HANDSHAKE_S)
-    deadline = time.monotonic() + ACCEPTED_S
-    while _waiting(port) and time.monotonic() < deadline:
-        time.sleep(0.01)
-
-
-def _choose(address: str, port: int, number: int) -> None:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family) as probe, socket.socket(family) as third:
-        for each in (probe, third):
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            if family == socket.AF_INET6:  # as Envoy's
-                each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
-        choose(probe, number)  # whether this kernel can: the third one listens with the others
-        third.bind((address, port))
-        third.listen()
-        choose(third, number)
-
-
-def _waiting(port: int) -> bool:
-    """Whether a listener there has connections to accept."""
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with suppress(FileNotFoundError):  # no IPv6 here
-            for line in Path(table).read_text().splitlines()[1:]:
-                _, local, _, state, queues, *_ = line.split()
-                waiting = int(queues.split(":")[1], 16)
-                if state == LISTENS and local.endswith(f":{port:04X}") and waiting:
-                    return True
-    return False
 
 
 def free_ports(count: int) -> list[int]:

@@ -255,7 +255,7 @@ def test_what_came_to_the_first_is_left_to_it_and_all_else_goes_to_the_second(
         earlier: list[int] = []
         accepting.start()
         second = listen(of_second, port)
-        ports.give_to_second(address, port, of_first)
+        handover.give_to_second(address, port, of_first)
         accepting.join()
         assert earlier == [5]
         ask(40)
