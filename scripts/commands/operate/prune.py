@@ -68,7 +68,7 @@ def find_items(settings: Settings, days: int) -> Iterator[Item]:
         yield from _versions(pipeline, settings)
     # Once, though each of the others may share files with versions.
     item = partial(_item, disk.identify_files(archive.HERE.glob("*")))
-    reports = [path for name in REPORTS for path in sorted((BUILD / name).glob("*"))]
+    reports = [path for name in REPORTS for path in sorted((BUILD / name).glob("[!.]*"))]
     # PyTorch's downloads, one by one, and what else is kept to be quick.
     cached = sorted((*engines.CACHE.glob("hub/*/*"), *engines.CACHE.glob("[!.]*")))
     for path in (*reports, *(each for each in cached if each != engines.CACHE / "hub")):

@@ -171,11 +171,15 @@ def test_old_reports_go_also_before_there_is_a_version(tmp_path: Path) -> None:
         (report := project.path / "build" / name).mkdir(parents=True)
         os.utime(report, (at := time.time() - days * 86_400, at))
     files.write(project.path / "build/live/birds/1/.model.onnx.12.tmp", "")
+    files.write(project.path / "build/bench/.20261101T030000Z.12.tmp/results.json", "")
     lines = [line for line in project.made("prune").splitlines() if "build/" in line]
     rows = [re.split(" {2,}", line.strip())[2:] for line in lines]
     old = "older than 30 days"
-    left = ["build/live/birds/1/.model.onnx.12.tmp", "a killed command left it"]
-    assert rows == [["build/bench/old", old], ["build/eval/new"], ["build/eval/old", old], left]
+    left = "build/bench/.20261101T030000Z.12.tmp", "build/live/birds/1/.model.onnx.12.tmp"
+    assert rows == [
+        *(["build/bench/old", old], ["build/eval/new"], ["build/eval/old", old]),
+        *([each, "a killed command left it"] for each in left),
+    ]
 
 
 def test_versions_are_looked_at_once_for_all_reports(
