@@ -20,7 +20,8 @@ from scripts.recipes.layout import CPU, GPU
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, evaluations, history, layout_number, model_folders
 from scripts.repository.archive import Version
-from scripts.server import layouts, served, up
+from scripts.server import layouts, served
+from scripts.server.wanted_settings import settings_of
 from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, state
@@ -127,7 +128,7 @@ def explain_rebuild(stack: Stack, pipeline: Pipeline) -> str:
 
 def _explain_rebuild(stack: Stack, version: Version) -> str:
     pipeline, known = version.pipeline, state.load()
-    settings = up.settings_of(pipeline, known.settings if known else {}, version)
+    settings = settings_of(pipeline, known.settings if known else {}, version)
     export, made = pipeline.recipe.export(settings, stack.engine), version.workspace
     if export and (why := why_export(made.onnx, export.spec, export.as_before)):
         return f"export: {why}"

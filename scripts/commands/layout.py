@@ -22,6 +22,7 @@ from scripts.recipes import pipelines
 from scripts.recipes.layout import Layout
 from scripts.repository import model_folders
 from scripts.server import engines, layouts, served, up
+from scripts.server.wanted_settings import fill_from_version
 from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.gpu import GpuStack
@@ -34,9 +35,7 @@ def main() -> None:
         return
     up.require_here(settings)
     if settings.from_:
-        settings = up.fill_from_version(
-            settings, pipelines.main(), served.serving(pipelines.main())
-        )
+        settings = fill_from_version(settings, pipelines.main(), served.serving(pipelines.main()))
     else:  # whatever was the main one before: the earlier steps have made this one
         pipelines.make_main(pipelines.DEFAULT)
     stack = (StepsRanBeforeOnGpu if settings.flavour == "gpu" else StepsRanBefore)(settings)

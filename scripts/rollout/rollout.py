@@ -30,9 +30,10 @@ from scripts.rollout.preflight import STAYS, describe_anyway
 from scripts.rollout.stream import Stream
 from scripts.rollout.switch import Proved, Switch, Up
 from scripts.rollout.verdict import ENOUGH, FEW, Agreement, Figures
-from scripts.server import engines, layouts, served, up
+from scripts.server import engines, layouts, served
 from scripts.server.evaluating import One
 from scripts.server.recover import find_recovered
+from scripts.server.wanted_settings import settings_of_server
 from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
@@ -63,7 +64,7 @@ def find_running_server(pipeline: Pipeline) -> Up:
     """The running server; recovered first if a switch was interrupted."""
     server, shared, _ = find_recovered(pipeline)
     version = served.find_served_version(pipeline)
-    settings = up.of_the_server(pipeline).fill_from(server.settings)
+    settings = settings_of_server(pipeline).fill_from(server.settings)
     found = Up(server, flavour.stack_of(server), settings, version, shared)
     if reason := reason_not_to_trust(server.http, pipeline.ensemble):
         raise UserError(

@@ -30,9 +30,10 @@ from scripts.recipes.layout import CPU, GPU
 from scripts.repository import archive, evaluations, history, live
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
-from scripts.server import ask, up
+from scripts.server import ask
 from scripts.server.labelled_photos import hand_over
 from scripts.server.served import serving
+from scripts.server.wanted_settings import settings_of
 from scripts.stacks import flavour
 from scripts.stacks.state import State
 from scripts.steps.reference import OUT
@@ -208,7 +209,7 @@ def ask_original(
 ) -> tuple[str, NDArray[np.int64]] | None:
     """What it is, and the class that it finds likeliest for each file; None of a kind that has no
     way to ask it."""
-    settings = up.settings_of(version.pipeline, server.settings, version)
+    settings = settings_of(version.pipeline, server.settings, version)
     stack = flavour.stack(server.flavour, settings)
     engine = GPU if server.flavour == "gpu" else CPU
     trial = version.pipeline.recipe.ask_original(version.workspace, settings, engine)

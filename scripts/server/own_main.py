@@ -19,6 +19,7 @@ from scripts.repository import archive, own_pipelines
 from scripts.repository.shared import Shared
 from scripts.server import agreeing, engines, own_network, up
 from scripts.server.served import serving
+from scripts.server.wanted_settings import fill_from_version
 from scripts.settings import arguments, dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
@@ -90,7 +91,7 @@ def take_in(stack_of: StackOf, typed: Mapping[str, str]) -> None:
         else:
             whole.enter_context(_take_in(name, given, settings, stack_of))
         main = pipelines.main()
-        settings = up.fill_from_version(settings, main, serving(main))
+        settings = fill_from_version(settings, main, serving(main))
         with lock.one_at_a_time():
             stack = stack_of(settings)
             if stack.engine is CPU:
@@ -116,7 +117,7 @@ def _take_in(
     with own_pipelines.keep_folder(name, given) as networks:
         wanted = Pipeline(name, own_network.recipe_of(name, given))
         own_pipelines.require_new(wanted)
-        filled = up.fill_from_version(settings, wanted, None)
+        filled = fill_from_version(settings, wanted, None)
         pipeline = own_network.export_and_check(wanted, filled, stack_of(filled))
         with own_pipelines.write_pipeline(pipeline, pipeline.recipe.head.format(name=name)):
             files.write(networks / own_pipelines.GIVEN, json.dumps(given, indent=1) + "\n")

@@ -43,7 +43,8 @@ def ensure_served(pipeline: Pipeline) -> State:
             return server
     from scripts.recipes.layout import CPU
     from scripts.server.served import serving
-    from scripts.server.up import bring_up_beside, of_the_server, settings_of
+    from scripts.server.up import bring_up_beside
+    from scripts.server.wanted_settings import settings_of, settings_of_server
 
     seed = serving(pipeline)
     known = state.load()
@@ -51,7 +52,7 @@ def ensure_served(pipeline: Pipeline) -> State:
         settings = settings_of(pipeline, known.settings if known else {}, None)
         if export := pipeline.recipe.export(settings, CPU):
             export.spec.identity()
-    server = ensure_server(of_the_server(pipeline))
+    server = ensure_server(settings_of_server(pipeline))
     if seed and not reason_not_to_trust(server.http, pipeline.ensemble):
         asked = settings_of(pipeline, server.settings, seed)
         changed = [name for name, value in seed.settings.items() if asked[name] != value]

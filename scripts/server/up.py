@@ -4,20 +4,16 @@ changed, then serves it.
 A running server that fits is left alone.
 """
 
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from types import MappingProxyType
 
 from bundle_serving.process import main_pipeline
 from bundle_serving.process.server_log import explain_end
 from scripts.base import console, files, interrupts, lock, ports
 from scripts.base.errors import UserError
-from scripts.base.paths import IN_CONTAINERS, ROOT
 from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import Engine, Layout
 from scripts.recipes.pipelines import Pipeline
@@ -36,6 +32,7 @@ from scripts.server import engines, loaded_beside, own_network
 from scripts.server.layouts import fingerprint, hash_layout, lay_out, lay_out_alone, layout
 from scripts.server.recover import find_recovered, recover
 from scripts.server.served import brings_up, describe_server, serving, unhealthy_reason
+from scripts.server.wanted_settings import fill_from_version, settings_of
 from scripts.settings.settings import Settings
 from scripts.stacks import exposure, flavour, state
 from scripts.stacks.stack import Stack
@@ -289,43 +286,6 @@ def _record(shared: Shared, version: Version, seed: Version | None, settings: Se
         history.show(version.pipeline)
         shared.pull_history()
         shared.push_history()
-
-
-def settings_of(pipeline: Pipeline, server: Mapping[str, str], seed: Version | None) -> Settings:
-    """What the user sets now, or else the live version's settings. A setting in .env that the main
-    pipeline has too is meant for the main pipeline."""
-    if pipeline.is_main:
-        return fill_from_version(Settings.load(), pipeline, seed, server)
-    own = pipeline.recipe.settings
-    of_the_server = {name: value for name, value in server.items() if name not in own}
-    now = Settings.load(not_in_dotenv={*own} & {*pipelines.main().recipe.settings})
-    return fill_from_version(now, pipeline, seed, of_the_server)
-
-
-def fill_from_version(
-    now: Settings,
-    pipeline: Pipeline,
-    seed: Version | None,
-    server: Mapping[str, str] = MappingProxyType({}),
-) -> Settings:
-    """What the user sets now, or else the live version's settings, or the recipe's."""
-    before, recipe = seed.own_settings if seed else {}, pipeline.recipe
-    own = {*recipe.settings, *recipe.deciding()}
-    earlier = {name: _find_here(value) for name, value in before.items() if name in own}
-    return now.fill_from({**server} | recipe.defaults() | earlier)
-
-
-def _find_here(value: str) -> str:
-    """Of a version that Compose alone has made, in whose containers this checkout is elsewhere."""
-    here = ROOT / value.removeprefix(IN_CONTAINERS)
-    is_there = value.startswith(IN_CONTAINERS) and not Path(value).exists() and here.exists()
-    return str(here) if is_there else value
-
-
-def of_the_server(pipeline: Pipeline) -> Settings:
-    """The settings for the server and its main pipeline, from a command about this pipeline."""
-    own = () if pipeline.is_main else pipeline.recipe.settings
-    return Settings.load({name: word for name, word in os.environ.items() if name not in own})
 
 
 def build_version(

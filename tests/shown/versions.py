@@ -95,7 +95,7 @@ def publish() -> None:
         f"{at}.Shared": MagicMock(),
         f"{at}.served.serving": lambda _: SimpleNamespace(number=11, workspace=None),
         f"{at}.rollout.has_reordered_labels": lambda *_: True,
-        f"{at}.up.settings_of": MagicMock(),
+        f"{at}.settings_of": MagicMock(),
         f"{at}.up.build_version": build_another,
         f"{at}.flavour.stack": MagicMock(),
     })  # fmt: skip

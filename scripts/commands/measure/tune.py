@@ -28,7 +28,8 @@ from scripts.repository.model_folders import lay_out
 from scripts.server import engines
 from scripts.server.layouts import layout
 from scripts.server.served import serving
-from scripts.server.up import bring_up, fill_from_version
+from scripts.server.up import bring_up
+from scripts.server.wanted_settings import fill_from_version
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state

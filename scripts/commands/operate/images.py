@@ -13,8 +13,9 @@ from scripts.artefacts.step import Place
 from scripts.base import console, lock
 from scripts.base.errors import UserError
 from scripts.recipes import pipelines
-from scripts.server import engines, up
+from scripts.server import engines
 from scripts.server.served import serving
+from scripts.server.wanted_settings import fill_from_version
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack
@@ -30,7 +31,7 @@ def main() -> None:
     if registry:
         require_registry(registry)
     stack = DockerStack(settings)
-    settings = up.fill_from_version(settings, network, serving(network))
+    settings = fill_from_version(settings, network, serving(network))
     services = [*RELEASED]
     if engines.needs_pytorch(settings, network):
         with lock.one_at_a_time():  # what it fetches for it, another command may be fetching

@@ -27,6 +27,7 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.repository import evaluations, own_pipelines
 from scripts.server import agreeing, ask, own_network, up
 from scripts.server.running import ensure_server
+from scripts.server.wanted_settings import settings_of, settings_of_server
 from scripts.settings import arguments
 from scripts.stacks import flavour
 from scripts.stacks.state import State
@@ -51,8 +52,8 @@ def main() -> int:
 def add_pipeline(name: str, samples: list[agreeing.Sample]) -> tuple[Pipeline, State]:
     wanted = Pipeline(name, own_network.recipe_of(name, os.environ))
     own_pipelines.require_new(wanted)
-    server = ensure_server(up.of_the_server(wanted))
-    settings = up.settings_of(wanted, server.settings, None)
+    server = ensure_server(settings_of_server(wanted))
+    settings = settings_of(wanted, server.settings, None)
     pipeline = own_network.export_and_check(
         wanted, settings, flavour.stack(server.flavour, settings)
     )

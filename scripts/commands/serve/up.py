@@ -17,6 +17,7 @@ from scripts.recipes import pipelines
 from scripts.repository import evaluations
 from scripts.server import own_main, up
 from scripts.server.running import ensure_server, list_differing
+from scripts.server.wanted_settings import settings_of_server
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks import state
@@ -39,7 +40,7 @@ def bring_up_named() -> None:
     if pipeline.is_main:
         up.bring_up(Settings.load())
         return
-    settings, known = up.of_the_server(pipeline), state.load()
+    settings, known = settings_of_server(pipeline), state.load()
     if known and list_differing(known, settings):
         up.bring_up(settings)
     else:

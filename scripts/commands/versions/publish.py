@@ -15,6 +15,7 @@ from scripts.repository import history
 from scripts.repository.shared import Shared
 from scripts.rollout import rollout
 from scripts.server import own_network, served, up
+from scripts.server.wanted_settings import settings_of
 from scripts.settings.settings import Settings
 from scripts.stacks import flavour, state
 
@@ -49,7 +50,7 @@ def main() -> None:
                 f"{pipeline.name} is not served, so there is nothing to publish alongside",
                 f"start one: {served.brings_up(pipeline)}",
             )
-        settings = up.settings_of(pipeline, known.settings, serving)
+        settings = settings_of(pipeline, known.settings, serving)
         stack = flavour.stack(known.flavour, settings)
         stack.prepare()
         version = up.build_version(stack, settings, pipeline, serving)

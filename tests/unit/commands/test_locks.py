@@ -257,7 +257,7 @@ def test_the_step_that_asks_the_original_runs_alone(
     version: Any = SimpleNamespace(
         pipeline=SimpleNamespace(recipe=recipe), workspace=Workspace(Path())
     )
-    monkeypatch.setattr(up, "settings_of", lambda *_: None)
+    monkeypatch.setattr(evaluating, "settings_of", lambda *_: None)
     monkeypatch.setattr(flavour, "stack", lambda *_: SimpleNamespace(run_step=run_step))
     items = [Item("a.jpg", "a", Path("val/a.jpg"))]
     data = evaluating.Data(Path("val"), items, 0, ["a"], np.zeros(1, np.int64))

@@ -21,7 +21,7 @@ from scripts.recipes import folders, schema
 from scripts.recipes.image import Image
 from scripts.recipes.layout import CPU, GPU
 from scripts.repository import archive, custom, evaluations, layout_number
-from scripts.server import served, up
+from scripts.server import served
 from scripts.settings import dotenv_file
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.steps import plan
@@ -143,7 +143,7 @@ def test_a_plan_of_an_earlier_tensorrt_is_built_anew(
     files.write(made.plan / "manifest.json", json.dumps(content))
     recipe = Mock(programs=lambda _: [], shapes=lambda *_: {})
     version: Any = Mock(pipeline=Mock(recipe=recipe), engine=GPU, workspace=made)
-    monkeypatch.setattr(up, "settings_of", lambda *_: Settings(DEFAULTS))
+    monkeypatch.setattr(upgrade, "settings_of", lambda *_: Settings(DEFAULTS))
     for tensorrt, runs, told in (
         ("11.1.0", True, ""),
         ("11.2.0", True, "plan: TensorRT: 11.1.0 -> 11.2.0"),

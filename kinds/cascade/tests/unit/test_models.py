@@ -12,7 +12,7 @@ from scripts.base.errors import UserError
 from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU
 from scripts.repository.archive import Version
-from scripts.server.up import settings_of
+from scripts.server.wanted_settings import settings_of
 from scripts.settings.settings import DEFAULTS, Settings
 
 
