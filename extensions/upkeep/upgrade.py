@@ -80,7 +80,7 @@ def _move_labels(recipe: Path, found: Path, kept: Path) -> None:
     lines = (
         f"labels: {named}" if line.startswith("labels:") else line for line in before.splitlines()
     )
-    files.write(recipe.resolve(), "".join(f"{line}\n" for line in lines))
+    files.write(recipe.resolve(), "".join(f"{line}\n" for line in lines), lasting=True)
     now = Pipeline(recipe.stem, recipe).recipe
     taken = now.labels_file if isinstance(now, Image) else None
     if not (taken and taken.is_file() and taken.samefile(kept)):

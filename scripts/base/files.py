@@ -44,8 +44,8 @@ def read_json(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def write(path: Path, content: str, mode: int = 0o644) -> None:
-    write_bytes(path, content.encode(), mode)
+def write(path: Path, content: str, mode: int = 0o644, lasting: bool = False) -> None:
+    write_bytes(path, content.encode(), mode, lasting)
 
 
 def write_private(path: Path, content: str) -> None:
@@ -53,21 +53,17 @@ def write_private(path: Path, content: str) -> None:
     write(path, content, 0o660 if is_shared() else 0o600)
 
 
-def write_bytes(path: Path, content: bytes, mode: int = 0o644) -> None:
+def write_bytes(path: Path, content: bytes, mode: int = 0o644, lasting: bool = False) -> None:
+    """`lasting`: what nothing else says is on the disk before it takes an earlier one's place; a
+    power failure could leave that empty else."""
     with draft_of(path) as draft:
         draft.touch(0o600)  # never readable by others, not even for a moment
         draft.write_bytes(content)
         draft.chmod(mode)
-
-
-def write_lasting(path: Path, content: bytes) -> None:
-    """What nothing else says: on the disk before it takes an earlier one's place, which a power
-    failure would leave empty else."""
-    with draft_of(path) as draft:
-        draft.write_bytes(content)
-        draft.chmod(0o644)
-        sync(draft)
-    sync(path.parent)
+        if lasting:
+            sync(draft)
+    if lasting:
+        sync(path.parent)
 
 
 def sync(path: Path) -> None:

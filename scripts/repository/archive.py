@@ -213,7 +213,7 @@ def note_evaluation(version: Version, found: dict[str, Any]) -> None:
 
 
 def _write_record(version: Version, folder: Path) -> None:
-    files.write_lasting(folder / RECORD, json.dumps(version.record, indent=2).encode() + b"\n")
+    files.write(folder / RECORD, json.dumps(version.record, indent=2) + "\n", lasting=True)
 
 
 def _mend(version: Version, draft: Path) -> None:

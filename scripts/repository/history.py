@@ -76,7 +76,7 @@ def add(pipeline: Pipeline, what: str, version: int, how: str, note: str = "") -
         return  # it was published before, and nothing has changed
     events.append(Event(datetime.now(UTC).isoformat(timespec="seconds"), what, version, how, note))
     content = "".join(json.dumps(asdict(each)) + "\n" for each in events)
-    files.write_lasting(path(pipeline), content.encode())
+    files.write(path(pipeline), content, lasting=True)
     show(pipeline)
 
 
@@ -90,7 +90,7 @@ def has_more(pipeline: Pipeline, content: bytes) -> bool:
 def replace(pipeline: Pipeline, content: bytes, where: str) -> None:
     """Replaces it by a history with another machine's additions."""
     _parse_events(pipeline, content, where)
-    files.write_lasting(path(pipeline), content)
+    files.write_bytes(path(pipeline), content, lasting=True)
     show(pipeline)
 
 

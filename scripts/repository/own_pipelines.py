@@ -108,7 +108,8 @@ def write_pipeline(pipeline: Pipeline, head: str) -> Iterator[None]:
     keys = pipeline.recipe.model_dump(mode="json", exclude_none=True)
     content = yaml.safe_dump(keys, sort_keys=False, default_flow_style=None)
     try:
-        files.write(_recipe(pipeline), head + content)  # by which, as in `remove`, all is found
+        # By which, as in `remove`, all is found.
+        files.write(_recipe(pipeline), head + content, lasting=True)
         write_models(pipeline.recipe, own.models)
         yield
     except BaseException:

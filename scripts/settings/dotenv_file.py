@@ -57,7 +57,8 @@ def _read_text(path: Path) -> str:
 
 def _write_text(path: Path, text: str) -> None:
     """A link stays one, and what it leads to is written."""
-    files.write(path.resolve(), text, path.stat().st_mode & 0o777 if path.exists() else 0o644)
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+    files.write(path.resolve(), text, mode, lasting=True)
 
 
 def change(values: Mapping[str, str], why: str, path: Path = DOTENV) -> None:

@@ -172,7 +172,7 @@ def test_ctrl_c_while_a_folder_takes_anothers_place_loses_neither(
 @pytest.mark.parametrize(
     "write",
     [
-        lambda path: files.write_lasting(path, b"live"),
+        lambda path: files.write(path, "live", lasting=True),
         lambda path: key_file.add(path, Client("ann")),
     ],
 )
