@@ -24,7 +24,7 @@ from scripts.measuring.measurement import Measurement
 from scripts.measuring.workload import Configuration
 from scripts.recipes import pipelines
 from scripts.rollout import rollout
-from scripts.rollout.switch import Up
+from scripts.rollout.switch import Running
 from scripts.stacks.gpu import GpuStack
 
 MOST_EACH_S = 30
@@ -62,7 +62,7 @@ def main(minutes: float = 5) -> int:
     return 0
 
 
-def ask_at_full_speed(up: Up, gpus: Sequence[Gpu], seconds: float) -> Measurement:
+def ask_at_full_speed(up: Running, gpus: Sequence[Gpu], seconds: float) -> Measurement:
     """In parts, of which there are two at least."""
     each = min(MOST_EACH_S, seconds / 2)
     times = round(seconds / each)

@@ -31,7 +31,7 @@ from scripts.base.errors import UserError, run_guarded
 from scripts.measuring import photos
 from scripts.recipes import pipelines
 from scripts.rollout import rollout
-from scripts.rollout.switch import Up
+from scripts.rollout.switch import Running
 from scripts.stacks.containers import DockerStack
 
 CLIENTS = 4
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def find_subject(up: Up) -> Subject:
+def find_subject(up: Running) -> Subject:
     """Its processes, which are seen from here in a container too."""
     container = up.stack.compose.find("server") if isinstance(up.stack, DockerStack) else None
     root = container.attrs["State"]["Pid"] if container else up.server.pid

@@ -19,7 +19,7 @@ from scripts.rollout import rollout
 from scripts.rollout.counts import Clients, read_counts
 from scripts.rollout.rollout import Refused
 from scripts.rollout.stream import Stream
-from scripts.rollout.switch import Proved, Up
+from scripts.rollout.switch import Proved, Running
 from scripts.rollout.verdict import Agreement, Figures, Seen
 from scripts.server.evaluating import One
 from scripts.server.layouts import fingerprint, lay_out_alone
@@ -157,7 +157,7 @@ def with_pipelines(stack: ManyServers, server: State, loads: Mapping[str, int]) 
 @dataclass(frozen=True)
 class FleetSwitch:
     fleet: Fleet
-    running: Up
+    running: Running
     proved: Proved
 
     def carry_out(self, stream: Stream, canary: float | None, least: float) -> str:

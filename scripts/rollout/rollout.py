@@ -28,7 +28,7 @@ from scripts.rollout.counts import Clients
 from scripts.rollout.labelled import NOT_PROVED, Contest, ContestOfClasses, ContestOfFigures
 from scripts.rollout.preflight import STAYS, describe_anyway
 from scripts.rollout.stream import Stream
-from scripts.rollout.switch import Proved, Switch, Up
+from scripts.rollout.switch import Proved, Running, Switch
 from scripts.rollout.verdict import ENOUGH, FEW, Agreement, Figures
 from scripts.server import engines, layouts, served
 from scripts.server.evaluating import One
@@ -60,12 +60,12 @@ class Switching(Protocol):
         """`failing`: the new version's answers are errors."""
 
 
-def find_running_server(pipeline: Pipeline) -> Up:
+def find_running_server(pipeline: Pipeline) -> Running:
     """The running server; recovered first if a switch was interrupted."""
     server, shared, _ = find_recovered(pipeline)
     version = served.find_served_version(pipeline)
     settings = settings_of_server(pipeline).fill_from(server.settings)
-    found = Up(server, flavour.stack_of(server), settings, version, shared)
+    found = Running(server, flavour.stack_of(server), settings, version, shared)
     if reason := reason_not_to_trust(server.http, pipeline.ensemble):
         raise UserError(
             f"the server does not answer ({reason})", f"start it: {served.brings_up(pipeline)}"
@@ -73,57 +73,57 @@ def find_running_server(pipeline: Pipeline) -> Up:
     return found
 
 
-def choose_version(up_now: Up, wanted: int | None) -> int:
+def choose_version(running: Running, wanted: int | None) -> int:
     """The one that is named; else the last that was published and not served yet, or the newest."""
     if wanted:
         return wanted
-    numbers = archive.numbers(up_now.version.pipeline)
-    published = history.waiting(history.read(up_now.version.pipeline))
+    numbers = archive.numbers(running.version.pipeline)
+    published = history.waiting(history.read(running.version.pipeline))
     return published if published in numbers else max(numbers)
 
 
-def prove(up_now: Up, target: int, how: str, judge_labels: bool) -> Proved:
-    old = up_now.version
+def prove(running: Running, target: int, how: str, judge_labels: bool) -> Proved:
+    old = running.version
     new = archive.load(old.pipeline, target)
-    served_with = up_now.server.settings_at_start.fill_from(new.settings)
-    layout = layouts.layout(served_with, up_now.stack.engine)
+    served_with = running.server.settings_at_start.fill_from(new.settings)
+    layout = layouts.layout(served_with, running.stack.engine)
     preflight.require_sound(old, new, layout.engine)
     preflight.require_writable(old)
     if judge_labels:
         preflight.require_trained(old, new)
-    contest = _prepare_contest(up_now, new) if judge_labels else None
+    contest = _prepare_contest(running, new) if judge_labels else None
     console.note(f"{how}: {old.describe()} -> {new.describe()}")
-    questions = _many_questions(up_now.settings, new)
+    questions = _many_questions(running.settings, new)
     golden = len(new.pipeline.recipe.golden(new.workspace))
     memory, answers = engines.prove_served(
-        up_now.stack,
-        up_now.settings.start_timeout,
+        running.stack,
+        running.settings.start_timeout,
         layout,
         new.pipeline,
         new.workspace,
         partial(layouts.lay_out, new, layout),
-        questions[golden:] if up_now.stack.many else (),
+        questions[golden:] if running.stack.many else (),
     )
-    preflight.require_room(memory, up_now.stack.room(), new, up_now.server.flavour)
+    preflight.require_room(memory, running.stack.room(), new, running.server.flavour)
     return Proved(new, questions, answers, contest)
 
 
 def switch_to(
-    target: int, how: str, up_now: Up, canary: float | None = None, judge_labels: bool = True
+    target: int, how: str, running: Running, canary: float | None = None, judge_labels: bool = True
 ) -> None:
     """Ends with the new version live, or with the old one and the reason. A rollback is not judged
     by its labels: they may be the reason for it."""
-    proved = prove(up_now, target, how, judge_labels)
-    old, new = up_now.version, proved.new
-    recipe, many = new.pipeline.recipe, up_now.stack.many
-    up_now.shared.begin(target, how)
-    switch: Switching = (many.make_switch if many else InPlace)(up_now, proved)
+    proved = prove(running, target, how, judge_labels)
+    old, new = running.version, proved.new
+    recipe, many = new.pipeline.recipe, running.stack.many
+    running.shared.begin(target, how)
+    switch: Switching = (many.make_switch if many else InPlace)(running, proved)
     stream = Stream(
-        up_now.server.http, recipe.ensemble, proved.questions, recipe.gist, serves=old.number
+        running.server.http, recipe.ensemble, proved.questions, recipe.gist, serves=old.number
     )
     # The answers of untrained weights mean nothing; and who rolls back is in a hurry.
     judge_labels = judge_labels and not preflight.is_untrained(old)
-    least = up_now.settings.min_agreement if judge_labels else 0
+    least = running.settings.min_agreement if judge_labels else 0
     with lock.hands_off():
         try:
             with stream:
@@ -131,27 +131,27 @@ def switch_to(
         except BaseException as fault:
             # A second Ctrl-C must not interrupt the way back.
             with interrupts.ignore_interrupts():
-                _go_back(switch, up_now, new, how, fault)
+                _go_back(switch, running, new, how, fault)
             raise
     failed = sum(answer.gist is None for answer in stream.all())
     done = f"{failed} of {len(stream.all()):,} requests failed during the switch; {proof}"
     try:
-        up_now.shared.record(history.SERVES, target, how, f"{new.what}; {done}")
+        running.shared.record(history.SERVES, target, how, f"{new.what}; {done}")
     finally:  # it serves, whether or not another place takes the history
         if new.pipeline.is_main:
-            _remember(up_now, new, how)
+            _remember(running, new, how)
     console.note(f"{new.title} is live; {done}", version=target, failed=failed)
 
 
-def _prepare_contest(up_now: Up, new: Version) -> Contest | None:
+def _prepare_contest(running: Running, new: Version) -> Contest | None:
     path = evaluations.find_data(new.pipeline)
     if path is None:
         if new.workspace.onnx.is_dir():  # nothing else can be evaluated
             console.note(NOT_PROVED)
         return None
-    versions = up_now.version, new
-    apart = ContestOfFigures.prepare(up_now.server, path, *versions)
-    return apart or ContestOfClasses.prepare(up_now.server, path, *versions)
+    versions = running.version, new
+    apart = ContestOfFigures.prepare(running.server, path, *versions)
+    return apart or ContestOfClasses.prepare(running.server, path, *versions)
 
 
 class InPlace(Switch):
@@ -197,7 +197,7 @@ class InPlace(Switch):
         with console.waiting(f"loading version {self.new.number} alongside") as waiting:
             self.load_beside()
             loaded = waiting.seconds
-        _ask_golden(self, self.running)
+        _ask_golden(self)
         if least:
             self._compare_answers(questions, least)
         if not self.contest:
@@ -226,7 +226,7 @@ class InPlace(Switch):
 def compare_labelled(
     contest: Contest,
     live: Iterable[One[Any]],
-    running: Up,
+    running: Running,
     new: Version,
     model: str,
     only: Address | None = None,
@@ -354,8 +354,8 @@ def require_agreement(found: Agreement, candidate: Version, least_percent: float
         raise Refused(candidate.number, reason, f"{STAYS}; {own}, or {describe_anyway(candidate)}")
 
 
-def ask_uncounted(up_now: Up, model: str, questions: Sequence[Question]) -> Generator[Answer]:
-    server = up_now.server.http
+def ask_uncounted(running: Running, model: str, questions: Sequence[Question]) -> Generator[Answer]:
+    server = running.server.http
     return ask_tensors(server, model, questions, server.uncounted_headers, STAYS)
 
 
@@ -379,34 +379,36 @@ def has_reordered_labels(made: Workspace, before: Workspace) -> bool:
     return now != then and sorted(now) == sorted(then)
 
 
-def _ask_golden(switch: Switch, up_now: Up) -> None:
+def _ask_golden(switch: Switch) -> None:
     """Compares the new version, on the running server, with PyTorch's answers."""
     made, recipe = switch.new.workspace, switch.new.pipeline.recipe
-    answers = [*ask_uncounted(up_now, switch.candidate, recipe.golden(made))]
+    answers = [*ask_uncounted(switch.running, switch.candidate, recipe.golden(made))]
     seen = recipe.judge(made, answers)
     bound = gate.find_served_bound(made.onnx, switch.new.precision, seen.pictures)
     if not seen.within(bound):
         raise Refused(switch.new.number, f"its answers differ from PyTorch's ({seen}; {bound})")
 
 
-def _go_back(switch: Switching, up_now: Up, new: Version, how: str, fault: BaseException) -> None:
-    old = up_now.version
+def _go_back(
+    switch: Switching, running: Running, new: Version, how: str, fault: BaseException
+) -> None:
+    old = running.version
     try:
         switch.back(failing=isinstance(fault, Refused) and fault.fails)
     except UserError as second:
         remedy = served.brings_up(old.pipeline)
         console.note(f"the server could not be recovered ({second.cause}): {remedy}")
         return
-    up_now.shared.record(history.STAYED, new.number, how, history.explain(fault))
+    running.shared.record(history.STAYED, new.number, how, history.explain(fault))
     console.note(f"{old.title} still serves")
 
 
-def _remember(up_now: Up, new: Version, how: str) -> None:
+def _remember(running: Running, new: Version, how: str) -> None:
     """For later commands: otherwise `make up` would find a version that it does not expect."""
     decided = new.own_settings
-    known = state.load() or up_now.server
+    known = state.load() or running.server
     settings, loads = known.settings | decided, known.pipelines
-    mark = layouts.fingerprint(up_now.stack, known.settings_at_start, loads)
+    mark = layouts.fingerprint(running.stack, known.settings_at_start, loads)
     replace(known, settings=settings, fingerprint=mark).save()
     written = dotenv_file.read()
     changed = {name: value for name, value in decided.items() if written.get(name, value) != value}

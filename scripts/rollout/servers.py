@@ -13,7 +13,7 @@ from scripts.repository import live
 from scripts.repository.archive import Version
 from scripts.rollout import proofs
 from scripts.rollout.fleet import Fleet, FleetSwitch, with_pipelines
-from scripts.rollout.switch import Proved, Up
+from scripts.rollout.switch import Proved, Running
 from scripts.server import engines, loaded_beside
 from scripts.server.layouts import lay_out, layout
 from scripts.settings.settings import Settings
@@ -71,7 +71,7 @@ class Servers(ManyServers):
                 found[f"{task.name}@{task.node}"] = address
         return found
 
-    def make_switch(self, running: Up, proved: Proved) -> FleetSwitch:
+    def make_switch(self, running: Running, proved: Proved) -> FleetSwitch:
         proofs.write(proved.new, proved.answers)
         fleet = Fleet(self, running.server, running.version, proved.new)
         return FleetSwitch(fleet, running, proved)

@@ -16,7 +16,7 @@ from scripts.base.errors import UserError
 from scripts.evaluation.sequential import CERTAINTY, count_share, find_lower_bound, find_upper_bound
 from scripts.repository import history
 from scripts.rollout.rollout import InPlace, prove
-from scripts.rollout.switch import Up
+from scripts.rollout.switch import Running
 from scripts.server.triton import triton_api
 
 LOOK_S = 1.0
@@ -88,18 +88,18 @@ class Seen:
 
 
 def try_unseen(
-    target: int, up_now: Up, percent: float, seconds: float, may_end_early: bool
+    target: int, running: Running, percent: float, seconds: float, may_end_early: bool
 ) -> Seen:
     """Ends with the old version alone, whatever was seen. Ctrl-C ends it early, or, where a rollout
     begins with it, the rollout."""
-    if up_now.stack.many:
-        which = f"{up_now.version.pipeline.option} VERSION={target}"
+    if running.stack.many:
+        which = f"{running.version.pipeline.option} VERSION={target}"
         raise UserError(
             "copies are made by the door of one server, and here are several",
             f"send the version a share of the requests: make rollout{which} CANARY=10",
         )
-    proved = prove(up_now, target, history.SHADOW, judge_labels=False)
-    switch, seen = InPlace(up_now, proved), Seen()
+    proved = prove(running, target, history.SHADOW, judge_labels=False)
+    switch, seen = InPlace(running, proved), Seen()
     with tried_beside(switch, history.SHADOW, lambda: seen.describe(), is_unseen=True):
         seen = watch_copies(switch, percent, seconds, may_end_early)
     show(seen, target)

@@ -34,7 +34,7 @@ WELL_S = 5.0
 
 
 @dataclass(frozen=True)
-class Up:
+class Running:
     """The running server and its live version; `settings` are this command's settings."""
 
     server: State
@@ -55,7 +55,7 @@ class Proved:
 
 
 class Switch:
-    def __init__(self, running: Up, proved: Proved) -> None:
+    def __init__(self, running: Running, proved: Proved) -> None:
         self.running, self.new, self.contest = running, proved.new, proved.contest
         self.old, self.shared, self.engine = running.version, running.shared, running.stack.engine
         self.control = Control(running.server.admin, running.settings.start_timeout)

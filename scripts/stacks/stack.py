@@ -36,7 +36,7 @@ class Many(Protocol):
         """After a switch that was interrupted."""
 
     def make_switch(self, running: Any, proved: Any) -> Any:
-        """A `scripts.rollout.rollout.Switching`, of such an `Up` and `Proved`."""
+        """A `scripts.rollout.rollout.Switching`, of such a `Running` and `Proved`."""
 
     def show(self) -> None:
         """On which nodes they are, and what is wrong there."""

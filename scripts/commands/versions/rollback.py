@@ -13,11 +13,11 @@ from scripts.rollout import rollout
 def main() -> None:
     with lock.one_at_a_time():
         pipeline = pipelines.find_asked_pipeline()
-        up = rollout.find_running_server(pipeline)
+        running = rollout.find_running_server(pipeline)
         previous = history.find_previous(history.read(pipeline))
         if previous is None:
             raise UserError(
-                f"no version was live before {up.version.title}",
+                f"no version was live before {running.version.title}",
                 f"choose one: make rollout{pipeline.option} VERSION=…",
             )
-        rollout.switch_to(previous, "rollback", up, judge_labels=False)
+        rollout.switch_to(previous, "rollback", running, judge_labels=False)

@@ -25,19 +25,19 @@ from scripts.settings import arguments
 def main() -> None:
     asked = arguments.load()
     with lock.one_at_a_time():
-        up = rollout.find_running_server(pipelines.find_asked_pipeline())
-        target = rollout.choose_version(up, asked.version)
-        if target == up.version.number:
+        running = rollout.find_running_server(pipelines.find_asked_pipeline())
+        target = rollout.choose_version(running, asked.version)
+        if target == running.version.number:
             console.note(
-                f"{up.version.describe()} is already live; make a new one with make publish"
-                f"{up.version.pipeline.option}"
+                f"{running.version.describe()} is already live; make a new one with make publish"
+                f"{running.version.pipeline.option}"
             )
             return
         if asked.shadow:
             seen = shadow.try_unseen(
-                target, up, asked.share or 100, asked.shadow, may_end_early=False
+                target, running, asked.share or 100, asked.shadow, may_end_early=False
             )
-            least = 0 if asked.anyway else up.settings.min_agreement
+            least = 0 if asked.anyway else running.settings.min_agreement
             if reason := seen.find_objection(least):
                 raise rollout.Refused(target, reason)
-        rollout.switch_to(target, "rollout", up, asked.canary, judge_labels=not asked.anyway)
+        rollout.switch_to(target, "rollout", running, asked.canary, judge_labels=not asked.anyway)

@@ -18,11 +18,13 @@ from scripts.settings import arguments
 def main() -> None:
     asked = arguments.load()
     with lock.one_at_a_time():
-        up = rollout.find_running_server(pipelines.find_asked_pipeline())
-        target = rollout.choose_version(up, asked.version)
-        if target == up.version.number:
+        running = rollout.find_running_server(pipelines.find_asked_pipeline())
+        target = rollout.choose_version(running, asked.version)
+        if target == running.version.number:
             raise UserError(
-                f"{up.version.describe()} is the live one",
-                f"make another with make publish{up.version.pipeline.option}",
+                f"{running.version.describe()} is the live one",
+                f"make another with make publish{running.version.pipeline.option}",
             )
-        shadow.try_unseen(target, up, asked.share or 10, 60 * asked.minutes, may_end_early=True)
+        shadow.try_unseen(
+            target, running, asked.share or 10, 60 * asked.minutes, may_end_early=True
+        )

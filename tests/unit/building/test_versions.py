@@ -263,9 +263,9 @@ def test_answers_that_are_not_pytorchs_are_refused_beside_the_live_version(
     monkeypatch.setattr(gate, "find_served_bound", lambda *_: Bound(0.05))
     recipe = Mock(**{"judge.side_effect": [agreement.Agreement(5, 5, 0.01), wrong]})
     new = Mock(**{"pipeline.recipe": recipe})
-    rollout._ask_golden(Mock(new=new), Mock())
+    rollout._ask_golden(Mock(new=new))
     with pytest.raises(rollout.Refused, match="its answers differ from PyTorch's"):
-        rollout._ask_golden(Mock(new=new), Mock())
+        rollout._ask_golden(Mock(new=new))
 
 
 @pytest.mark.parametrize(

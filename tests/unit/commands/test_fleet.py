@@ -22,7 +22,7 @@ from scripts.rollout.counts import LOOK_S, Clients
 from scripts.rollout.fleet import Fleet, FleetSwitch
 from scripts.rollout.rollout import Refused
 from scripts.rollout.stream import Answer, Stream
-from scripts.rollout.switch import Proved, Up
+from scripts.rollout.switch import Proved, Running
 from scripts.rollout.verdict import Seen
 from scripts.server import up
 from scripts.settings.settings import Settings
@@ -99,9 +99,9 @@ def turn(
     fleet: Servers, stream: Stream, contest: Any = None, canary: float | None = None, least: int = 0
 ) -> str:
     settings = SimpleNamespace(watch_seconds=0.01, max_p99_ratio=2, max_drop=1)
-    up_now = cast(Up, SimpleNamespace(settings=settings, shared=None))
+    running = cast(Running, SimpleNamespace(settings=settings, shared=None))
     proved = cast(Proved, SimpleNamespace(answers=5 * ["cat"], contest=contest))
-    return FleetSwitch(cast(Fleet, fleet), up_now, proved).carry_out(stream, canary, least)
+    return FleetSwitch(cast(Fleet, fleet), running, proved).carry_out(stream, canary, least)
 
 
 class Labels:
