@@ -140,7 +140,7 @@ def _explain_rebuild(stack: Stack, version: Version) -> str:
     on_gpu = version.engine is stack.engine is GPU
     if export and on_gpu and not made.forest and stack.alive():
         gpu, shapes = cast("GpuStack", stack), pipeline.recipe.shapes(made, settings)
-        wanted = plan.identity(made.onnx, gpu.gpu, gpu.tensorrt(), shapes)
+        wanted = plan.identity(made.onnx, gpu.gpu, gpu.tensorrt, shapes)
         if why := plan.why_build(made.plan, wanted):
             return f"plan: {why}"
     if changed := ", ".join(_list_changed_programs(stack, settings, version)):

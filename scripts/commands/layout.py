@@ -95,6 +95,7 @@ class StepsRanBeforeOnGpu(StepsRanBefore, GpuStack):
     def gpus(self) -> list[Gpu]:
         return [Gpu(**self._plan["gpu"])]
 
+    @cached_property
     def tensorrt(self) -> str:
         return str(self._plan["identity"]["TensorRT"])
 

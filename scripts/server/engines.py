@@ -162,7 +162,7 @@ def _build_plan(
     stack: GpuStack, settings: Settings, layout: Layout, pipeline: Pipeline, made: Workspace
 ) -> None:
     profile = pipeline.recipe.shapes(made, settings)
-    wanted = plan.identity(made.onnx, stack.gpu, stack.tensorrt(), profile)
+    wanted = plan.identity(made.onnx, stack.gpu, stack.tensorrt, profile)
     _step(
         pipeline,
         made.plan,

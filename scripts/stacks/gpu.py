@@ -76,6 +76,7 @@ class GpuStack(DockerStack):
         """Why the server's container has lost its GPU, if it has."""
         return LOST if NVML_LOST in self.ask_in_server("nvidia-smi", "-L") else None
 
+    @cached_property
     def tensorrt(self) -> str:
         """The version in the server's image, which loads plans of that version only."""
         asked = self.compose.run(

@@ -255,7 +255,7 @@ def test_a_plan_of_another_tensorrt_than_the_servers_is_refused(
 
     shutil.rmtree(made.plan)
     for version, fits in (("11.1.0", pytest.raises(UserError)), ("11.2.1", nullcontext())):
-        stack = Mock(gpu=gpu, tensorrt=lambda version=version: version, run_step=run_step)
+        stack = Mock(gpu=gpu, tensorrt=version, run_step=run_step)
         with fits as refused:
             engines._build_plan(stack, settings, layout(GPU), pipelines.main(), made)
         if refused:

@@ -14,6 +14,7 @@ import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -23,8 +24,8 @@ from bundle_serving import health
 from bundle_serving.process import gpu
 from bundle_serving.protocol import host_copy
 from bundle_serving.scores import softmax
-from scripts.settings.settings import Settings
-from scripts.stacks.gpu import scores_stay, why_no_gpu
+from scripts.settings.settings import DEFAULTS, Settings
+from scripts.stacks.gpu import GpuStack, scores_stay, why_no_gpu
 from tests.project import ROOT
 
 GPUS = 2
@@ -205,3 +206,11 @@ def test_why_no_container_sees_a_gpu_has_its_remedy(message: str, remedy: str) -
     assert message not in cause  # but what it means
     assert remedy in advice and "FLAVOUR=cpu" in advice
     assert "something new" in why_no_gpu("something new")[0]
+
+
+def test_the_image_is_asked_once_for_its_tensorrt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container is started for it, and `make upgrade` wants it for each pipeline."""
+    stack, compose = GpuStack(Settings(DEFAULTS)), Mock()
+    compose.run.return_value = Mock(stdout="a banner\n11.1.0.5\n")
+    monkeypatch.setattr(stack, "compose", compose)
+    assert [stack.tensorrt, stack.tensorrt] == 2 * ["11.1.0"] and compose.run.call_count == 1

@@ -149,8 +149,7 @@ def test_a_plan_of_an_earlier_tensorrt_is_built_anew(
         ("11.2.0", True, "plan: TensorRT: 11.1.0 -> 11.2.0"),
         ("11.2.0", False, ""),
     ):
-        stack = Mock(engine=GPU, gpu=gpu, alive=Mock(return_value=runs))
-        stack.tensorrt.return_value = tensorrt
+        stack = Mock(engine=GPU, gpu=gpu, tensorrt=tensorrt, alive=Mock(return_value=runs))
         assert upgrade._explain_rebuild(stack, version) == told
     monkeypatch.setattr(upgrade, "Check", Mock(return_value=Mock(fits=lambda _: True)))
     version.engine, version.workspace = CPU, Mock(plan=made.plan, forest=None)  # never served there
