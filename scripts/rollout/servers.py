@@ -2,14 +2,13 @@
 before anyone asks it."""
 
 from collections import Counter
+from collections.abc import Container
 from contextlib import suppress
 from functools import partial
 
 from bundle_serving.address import Address
 from scripts.base import console
-from scripts.base.errors import UserError
 from scripts.recipes.layout import CPU, Layout
-from scripts.repository import live
 from scripts.repository.archive import Version
 from scripts.rollout import proofs
 from scripts.rollout.fleet import Fleet, FleetSwitch, with_pipelines
@@ -28,19 +27,18 @@ class Servers(ManyServers):
         super().__init__(settings)
         self.many = self
 
-    def list_pipelines(self, settings: Settings, version: Version) -> dict[str, int]:
-        """The main one, and what the last server had loaded. A failure there does not affect the
-        main pipeline."""
+    def list_pipelines(
+        self, settings: Settings, version: Version, laid_out: Container[str]
+    ) -> dict[str, int]:
+        """The main one, and what the last server had loaded and is laid out."""
         how = layout(settings, CPU)
         self._prove(settings, version, how)
         found = {version.pipeline.ensemble: version.number}
         for other in loaded_beside.read_remembered():
-            try:
-                lay_out(other, how, live.REPOSITORY)
-                self._prove(settings, other, how)
-                found[other.pipeline.ensemble] = other.number
-            except UserError as fault:
-                console.note(f"{other.title} is left out: {fault.cause}; {fault.remedy}")
+            if (ensemble := other.pipeline.ensemble) in laid_out:
+                with loaded_beside.go_on_if_failing(f"{other.title} is left out"):
+                    self._prove(settings, other, how)
+                    found[ensemble] = other.number
         return found
 
     def load(self, server: State, version: Version) -> State:

@@ -32,12 +32,10 @@ def lay_out(version: Version, how: Layout, target: Path) -> None:
     model_folders.configure(version.pipeline, version.workspace, how, target)
 
 
-def lay_out_alone(version: Version, settings: Settings, engine: Engine) -> Layout:
+def lay_out_alone(version: Version, settings: Settings, engine: Engine) -> None:
     """As the only one in the repository that the server reads."""
-    how = layout(settings, engine)
-    lay_out(version, how, live.REPOSITORY)
+    lay_out(version, layout(settings, engine), live.REPOSITORY)
     live.leave_only(version)
-    return how
 
 
 def layout(settings: Settings, engine: Engine) -> Layout:

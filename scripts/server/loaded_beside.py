@@ -2,7 +2,8 @@
 pipeline, and loaded again after a restart."""
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from bundle_serving.health import reason_not_to_trust
@@ -13,14 +14,15 @@ from scripts.base import console, files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
 from scripts.recipes import folders, pipelines
-from scripts.recipes.layout import CPU, Engine, Layout
+from scripts.recipes.layout import CPU, Engine
 from scripts.recipes.pipelines import Pipeline
-from scripts.repository import archive, history, live, model_folders
+from scripts.repository import archive, live, model_folders, place
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.server import layouts
 from scripts.server.served import brings_up, serving
 from scripts.server.triton.control import Control
+from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, flavour
 from scripts.stacks.state import State
 
@@ -61,7 +63,7 @@ def unload(pipeline: Pipeline, server: State | None) -> None:
     forget(recipe.ensemble)
 
 
-def load_again(server: State, changed: Collection[str]) -> None:
+def load_again(server: State, laid_out: Mapping[str, bool]) -> None:
     """Loads what the previous server had. A failure does not affect the main pipeline."""
     asked = {pipeline.ensemble: pipeline for pipeline in pipelines.others()}
     for model in read_loaded():
@@ -70,7 +72,7 @@ def load_again(server: State, changed: Collection[str]) -> None:
             continue
         try:
             if model in asked:
-                load(server, asked[model], model in changed)
+                load(server, asked[model], laid_out.get(model, False))
             else:
                 lay_out_own(model, server)
                 Shared(server.settings_at_start, pipelines.main()).push(model)
@@ -81,36 +83,41 @@ def load_again(server: State, changed: Collection[str]) -> None:
             console.note(f"{model} could not be loaded again: {told}")
 
 
-def read_remembered() -> list[Version]:
+def read_remembered(and_others: bool = False) -> list[Version]:
     """The live versions of the pipelines that the last server had besides the main one."""
-    noted, found = _read_noted(), []
+    noted, found = None if and_others else _read_noted(), []
     for each in pipelines.others() if noted != [] else []:
-        try:
+        with go_on_if_failing(f"{each.name} is left out"):
             wanted = noted is None or each.ensemble in noted
             if wanted and (version := serving(each)):
                 found.append(version)
-        except UserError as fault:
-            console.note(f"{each.name} is left out: {fault.cause}; {fault.remedy}")
     return found
 
 
-def lay_out(how: Layout) -> list[str]:
-    """The repository is not in a backup, and may be as an earlier bundle, or other settings, had
-    it. Returns the ensembles of which that changed. A failure does not affect the main pipeline."""
-    changed = []
-    for version in read_remembered():
-        if history.cut_off(history.read(version.pipeline)):
-            continue  # which could not be undone: the other version may be laid out
+@contextmanager
+def go_on_if_failing(told: str) -> Iterator[None]:
+    """A failure does not affect the main pipeline."""
+    try:
+        yield
+    except (UserError, OSError, KeyError) as fault:  # of what an earlier bundle has made
+        why = f"{fault.cause}; {fault.remedy}" if isinstance(fault, UserError) else str(fault)
+        console.note(f"{told}: {why}")
+
+
+def lay_out(settings: Settings, engine: Engine) -> dict[str, bool]:
+    """The repository is not in a backup, and may be as an earlier bundle, other settings, another
+    machine or a command that was killed had it. Elsewhere an upload would remove what is live and
+    is not laid out. Returns the ensembles that are now, with whether that changed them."""
+    laid_out = {}
+    for pipeline in pipelines.others():
+        Shared(settings, pipeline).pull()
+    for version in read_remembered(and_others=place.find(settings) is not None):
         before = layouts.hash_layout(version.pipeline)
-        try:
-            layouts.lay_out(version, how, live.REPOSITORY)
-        except (UserError, OSError, KeyError) as fault:  # what an earlier bundle has made
-            told = f"{fault.cause}; {fault.remedy}" if isinstance(fault, UserError) else str(fault)
-            console.note(f"{version.title} is not laid out anew: {told}")
-        if layouts.hash_layout(version.pipeline) != before:
-            changed.append(version.pipeline.ensemble)
+        with go_on_if_failing(f"{version.title} cannot be laid out"):
+            layouts.lay_out_alone(version, settings, engine)
+            laid_out[version.pipeline.ensemble] = layouts.hash_layout(version.pipeline) != before
     _remember(read_loaded())
-    return changed
+    return laid_out
 
 
 def remember(model: str) -> None:

@@ -15,7 +15,7 @@ from bundle_serving.process.server_log import explain_end
 from scripts.base import console, files, interrupts, lock, ports
 from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
-from scripts.recipes.layout import Engine, Layout
+from scripts.recipes.layout import Engine
 from scripts.recipes.pipelines import Pipeline
 from scripts.repository import (
     archive,
@@ -29,7 +29,7 @@ from scripts.repository import (
 from scripts.repository.archive import Version
 from scripts.repository.shared import Shared
 from scripts.server import engines, loaded_beside, own_network
-from scripts.server.layouts import fingerprint, hash_layout, lay_out, lay_out_alone, layout
+from scripts.server.layouts import fingerprint, hash_layout, lay_out_alone, layout
 from scripts.server.recover import find_recovered, recover
 from scripts.server.served import brings_up, describe_server, serving, unhealthy_reason
 from scripts.server.wanted_settings import fill_from_version, settings_of
@@ -48,8 +48,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
     anything that runs is touched; `command` is the one to name in a remedy."""
     main = pipelines.main()
     with lock.one_at_a_time():
-        elsewhere = place.find(settings)
-        if elsewhere:
+        if elsewhere := place.find(settings):
             elsewhere.require_reachable()
         shared = Shared(settings, main)
         shared.pull()
@@ -81,18 +80,16 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         with ExitStack() as settled:
             as_before = partial(_lay_out_as_before, state.load(), shared, settings)
             with _begun(version, seed, shared, as_before):
-                how = lay_out_alone(version, settings, stack.engine)
+                lay_out_alone(version, settings, stack.engine)
                 _keep_beside(pipelines.find_noted())
-                if elsewhere:
-                    _place_others(settings, how)
-                changed = [] if stack.many else loaded_beside.lay_out(how)
+                beside, many = loaded_beside.lay_out(settings, stack.engine), stack.many
                 shared.push_all()
-                loads = stack.many.list_pipelines(settings, version) if stack.many else {}
+                loads = many.list_pipelines(settings, version, beside) if many else {}
                 server = _serve(stack, settings, version, loads, settled)
             _record(shared, version, seed, settings)
             note_main()
         if not stack.many:
-            loaded_beside.load_again(server, changed)
+            loaded_beside.load_again(server, beside)
         console.note(f"drop a picture on its page: {server.shown[0].url}/")
         return server
 
@@ -101,10 +98,7 @@ def _recover_beside(known: State | None, settings: Settings) -> None:
     """What was killed about the pipelines that come with the main one."""
     running = known if known and flavour.stack_of(known).alive() else None
     for version in loaded_beside.read_remembered():
-        if history.cut_off(history.read(version.pipeline)):
-            if not running:
-                live.leave_only(version)
-            recover(running, version, Shared(settings, version.pipeline))
+        recover(running, version, Shared(settings, version.pipeline))
 
 
 def _note_cores(wanted: int) -> None:
@@ -202,7 +196,8 @@ def lay_out_main(stack: Stack, settings: Settings) -> None:
         recover(None, seed, shared)
     _recover_beside(None, settings)
     version = _build_or_keep(stack, settings, main, seed, shared)
-    loaded_beside.lay_out(lay_out_alone(version, settings, stack.engine))
+    lay_out_alone(version, settings, stack.engine)
+    loaded_beside.lay_out(settings, stack.engine)
     note_main()
     if version == seed:
         console.note(f"{version.describe()}: nothing to lay out")
@@ -268,14 +263,6 @@ def find_restored() -> State | None:
             remedy = f"{state.name_start()} restarts it"
             raise UserError(f"the server does not answer ({reason})", remedy)
         return known
-
-
-def _place_others(settings: Settings, how: Layout) -> None:
-    """Versions that another machine made live must not vanish from there with the next upload."""
-    for pipeline in pipelines.others():
-        Shared(settings, pipeline).pull()
-        if version := serving(pipeline):
-            lay_out(version, how, live.REPOSITORY)
 
 
 def _record(shared: Shared, version: Version, seed: Version | None, settings: Settings) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,7 +19,9 @@ from scripts.stacks.state import State
 class Many(Protocol):
     """Several servers, which a change replaces one after the other: of an extension's stack."""
 
-    def list_pipelines(self, settings: Settings, version: Version) -> dict[str, int]:
+    def list_pipelines(
+        self, settings: Settings, version: Version, laid_out: Container[str]
+    ) -> dict[str, int]:
         """That each server is to load when it starts: ensembles, with their versions."""
 
     def load(self, server: State, version: Version) -> State:

@@ -2,6 +2,8 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -13,10 +15,12 @@ from scripts.base.errors import UserError
 from scripts.recipes import folders, pipelines
 from scripts.recipes.layout import CPU, Layout
 from scripts.repository import archive, history, live, model_folders, place
+from scripts.rollout.servers import Servers
 from scripts.server import layouts, loaded_beside
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks import admin_key
 
+SETTINGS = Settings(DEFAULTS)
 # Whichever there are.
 ONE, OTHER, THIRD = pipelines.others()[:3]
 LIVE = {each.name: each.ensemble for each in (ONE, OTHER)}
@@ -92,36 +96,84 @@ def test_a_model_of_the_users_is_uploaded_alone(
     monkeypatch.setattr(loaded_beside, "lay_out_own", Mock())
     monkeypatch.setattr(loaded_beside, "Control", Mock())
     monkeypatch.setattr(place, "open_folder", Mock(return_value=(there := Mock())))
-    loaded_beside.load_again(Mock(), [])
+    loaded_beside.load_again(Mock(), {})
     assert there.mirror.call_args.kwargs["only"] == ("mine",)
 
 
 def test_what_an_earlier_bundle_or_other_settings_laid_out_is_as_it_has_to_be_now(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lay_out(version: archive.Version, how: Layout, target: Path) -> None:
-        files.write(target / version.pipeline.ensemble / "config.pbtxt", "bounded")
-
     files.write(here / "live" / ONE.ensemble / "config.pbtxt", "")
     files.write(here / "live" / OTHER.ensemble / "config.pbtxt", "bounded")
     monkeypatch.setattr(layouts, "lay_out", lay_out)
-    changed = loaded_beside.lay_out(Mock())
-    assert changed == [ONE.ensemble]
-    assert loaded_beside.lay_out(Mock()) == []
-    history.add(OTHER, history.BEGINS, 2, "up")  # the other one may be what is laid out
-    monkeypatch.setattr(layouts, "lay_out", broken := Mock(side_effect=KeyError("crop")))
-    assert loaded_beside.lay_out(Mock()) == [] and broken.call_count == 1
+    laid_out = loaded_beside.lay_out(SETTINGS, CPU)
+    assert laid_out == {ONE.ensemble: True, OTHER.ensemble: False}
+    assert not any(loaded_beside.lay_out(SETTINGS, CPU).values())
+    monkeypatch.setattr(layouts, "lay_out", Mock(side_effect=KeyError("crop")))
+    assert loaded_beside.lay_out(SETTINGS, CPU) == {}
     monkeypatch.setattr(loaded_beside, "load", load := Mock())
-    loaded_beside.load_again(Mock(), changed)
+    loaded_beside.load_again(Mock(), laid_out)
     loads = {call.args[1].name: call.args[2] for call in load.mock_calls}
     assert loads == {ONE.name: True, OTHER.name: False}
+
+
+def lay_out(version: archive.Version, how: Layout, target: Path) -> None:
+    files.write(target / version.pipeline.ensemble / "config.pbtxt", "bounded")
+
+
+@pytest.fixture
+def versions(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the folders are of one of the model's versions, as they are served."""
+    monkeypatch.setattr(layouts, "lay_out", lay_out)
+    record = here / "versions" / ONE.name / "1" / archive.RECORD
+    (model, *_) = ONE.recipe.members
+    content = {**json.loads(record.read_text()), "models": {model: 1}, "hashes": {model: {}}}
+    files.write(record, json.dumps(content))
+    for number in ("1", "2"):
+        files.write(here / "live" / model / number / "model.py", "")
+    files.write(here / "live" / ONE.ensemble / "config.pbtxt", "bounded")
+    return here / "live" / model
+
+
+def test_of_two_versions_the_live_one_alone_is_laid_out(versions: Path) -> None:
+    """What was killed had begun with the other, or another machine has gone back from it; the
+    ensemble asks the newest."""
+    history.add(ONE, history.BEGINS, 2, "up")
+    assert loaded_beside.lay_out(SETTINGS, CPU)[ONE.ensemble]
+    assert {each.name for each in versions.iterdir()} == {"1"}
+
+
+def test_what_another_machine_has_made_live_is_loaded_anew(
+    versions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what this one's server has not stays where the next upload would remove it."""
+    loaded_beside.forget(OTHER.ensemble)
+    assert loaded_beside.lay_out(SETTINGS, CPU).keys() == {ONE.ensemble}
+    monkeypatch.setattr(place, "find", Mock())
+    monkeypatch.setattr(loaded_beside, "Shared", Mock(return_value=(shared := Mock())))
+    shared.pull = lambda: files.write(versions / "2" / "model.py", "")
+    assert loaded_beside.lay_out(SETTINGS, CPU) == {ONE.ensemble: True, OTHER.ensemble: True}
+    assert remembered() == {ONE.ensemble}
+
+
+def test_several_servers_go_without_what_fails(here: Path) -> None:
+    """And with nothing that could not be laid out, though it was proved before."""
+
+    def prove(_: Settings, version: Any, how: Layout) -> None:
+        if version.pipeline == OTHER:
+            raise KeyError("an earlier bundle's")
+
+    main: Any = SimpleNamespace(pipeline=pipelines.main(), number=3)
+    for laid_out, expected in (({*LIVE.values()}, {ONE.ensemble: 1}), (set[str](), {})):
+        found = Servers.list_pipelines(Mock(_prove=prove), SETTINGS, main, laid_out)
+        assert found == {main.pipeline.ensemble: 3} | expected
 
 
 def test_a_version_beside_decodes_as_it_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
     for owner, name in ((model_folders, "furnish"), (live, "place")):
         monkeypatch.setattr(owner, name, Mock())
     monkeypatch.setattr(model_folders, "configure", configure := Mock())
-    how = layouts.layout(Settings(DEFAULTS), CPU)
+    how = layouts.layout(SETTINGS, CPU)
     settings = {"PREPROCESS": "dali"}
     layouts.lay_out(archive.Version(ONE, 1, "", settings, {}, {}), how, Path("live"))
     assert configure.call_args.args[2].decoding.step == "dali"

@@ -161,6 +161,22 @@ def test_after_a_server_that_had_to_end_first_it_is_laid_out_as_before(
     assert live == [2, 1]
 
 
+@pytest.mark.parametrize("many", [None, MagicMock()])
+def test_what_is_laid_out_beside_the_main_one_is_what_servers_are_told(
+    live: list[int], monkeypatch: pytest.MonkeyPatch, many: Any
+) -> None:
+    """Of a repository on S3, too, one server is told what has changed, and several go without what
+    failed."""
+    stack, beside = MagicMock(many=many), MagicMock()
+    monkeypatch.setattr(place, "find", MagicMock())
+    monkeypatch.setattr(up, "flavour", MagicMock(choose=lambda _: ("", ""), stack=lambda *_: stack))
+    monkeypatch.setattr(up, "loaded_beside", beside)
+    monkeypatch.setattr(up, "_serve", MagicMock())
+    up.bring_up(SETTINGS)
+    told = (many.list_pipelines if many else beside.load_again).call_args.args[-1]
+    assert told is beside.lay_out.return_value
+
+
 @pytest.mark.parametrize("is_running", [False, True])
 def test_what_was_killed_beside_the_main_one_is_undone(
     monkeypatch: pytest.MonkeyPatch, is_running: bool
@@ -171,19 +187,9 @@ def test_what_was_killed_beside_the_main_one_is_undone(
     monkeypatch.setattr(flavour, "stack_of", lambda _: stack)
     monkeypatch.setattr(loaded_beside, "read_remembered", lambda: [version])
     monkeypatch.setattr(up, "Shared", MagicMock())
-    monkeypatch.setattr(up, "live", Mock(leave_only=lambda _: done.append("left alone")))
-    events = list[history.Event]()
-    monkeypatch.setattr(history, "read", lambda _: events)
-
-    def recover(server: State | None, *_: object) -> bool:
-        done.append(f"recovered {bool(server)}")
-        return True
-
-    monkeypatch.setattr(up, "recover", recover)
-    for last in (history.SERVES, history.BEGINS):
-        events.append(history.Event("", last, 2, "up"))
-        up._recover_beside(KNOWN, SETTINGS)
-    assert done == (["recovered True"] if is_running else ["left alone", "recovered False"])
+    monkeypatch.setattr(up, "recover", lambda server, *_: done.append(f"recovered {bool(server)}"))
+    up._recover_beside(KNOWN, SETTINGS)
+    assert done == [f"recovered {is_running}"]
 
 
 @pytest.mark.parametrize(
