@@ -170,7 +170,8 @@ def import_version(pipeline: Pipeline, weights: str) -> str:
     # The same file may have come by another name.
     made = next(folder.glob("*.onnx"), folder / _name_onnx(weights))
     if not made.is_file():
-        given = {"SIZE": "x".join(map(str, sides(recipe.pictures.crop)))}
+        size = "x".join(map(str, sides(recipe.pictures.crop)))
+        given = {"SIZE": size, "PICTURES": "as in the recipe"}
         _import_source(made, source, given | ({"WEIGHTS": str(path)} if is_filling else {}))
     return str(made)
 

@@ -537,6 +537,8 @@ def test_what_was_converted_and_has_changed_since_is_published_by_its_name(
         out = Path(words[words.index("--out") + 1])
         out.parent.mkdir(parents=True)
         shutil.copy(network, out)
+        # A version's recipe says how its pictures are prepared; a Keras file never does.
+        assert source.suffix == ".keras" or ("--pictures-given" in words) == bool(converted)
         converted.append(out)
         if source.suffix == ".pth":
             assert "--source=timm/resnet18" in words and source in words
