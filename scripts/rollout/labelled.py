@@ -136,19 +136,18 @@ class ContestOfFigures(Contest):
     ) -> tuple[Verdict, Measured]:
         old, new = self.known.values()
         pairs = [*zip(live, candidate, strict=True)]
-        both = [one[0] is not None and other[0] is not None for one, other in pairs]
-        if not (read := sum(both)):
+        both = [
+            (one[0], other[0]) if one[0] is not None and other[0] is not None else (None, None)
+            for one, other in pairs
+        ]
+        if not (read := sum(one is not None for one, _ in both)):
             why = next(one[2] or other[2] for one, other in pairs)
             raise UserError(
                 f"no item of {self.path.name} can be read by both versions ({why})",
                 "name other labelled data, or do without: EVAL=none",
             )
-        first, second = (
-            data.compute_first(
-                [pair[place][0] if known else None for pair, known in zip(pairs, both, strict=True)]
-            )
-            for place, data in enumerate((old, new))
-        )
+        first = old.compute_first([one for one, _ in both])
+        second = new.compute_first([other for _, other in both])
         change = Interval.of_drawn(read, lambda times: second(times) - first(times))
         where = f"{len(pairs):,} items of {self.path.name}"
         if unread := len(pairs) - read:
