@@ -163,7 +163,7 @@ def lay_out(made: Path, settings: Settings, repository: Path) -> None:
     with files.whole_folder(repository) as draft:
         version = draft / MODEL / "1"
         for name in ("model.onnx", "network.txt"):
-            files.place(made / name, version / name)
+            files.link(made / name, version / name)
         files.write(version / "model.py", PROGRAM)
         files.write(version / "transform.json", how.dump())
         files.write(draft / MODEL / "config.pbtxt", config)

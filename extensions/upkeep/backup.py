@@ -250,7 +250,7 @@ def restore(backup: Backup) -> list[str]:
         contents = Path(temporary)
         _unpack(backup, contents)
         for name, content in _part(VERSIONS, backup).items():
-            files.place(contents / content, versions / name)
+            files.link(contents / content, versions / name)
         # What users edit shares nothing: who writes into such a file would change a version's.
         for name, content in _part(OWN, backup).items():
             files.copy(contents / content, own / name)

@@ -99,7 +99,7 @@ def let_all_read(folder: Path) -> None:
                 path.chmod(wanted)
 
 
-def place(source: Path, target: Path) -> None:
+def link(source: Path, target: Path) -> None:
     """Installs a large file atomically; a hard link where both are on one file system."""
     with draft_of(target) as draft:
         _link(str(source), str(draft))
@@ -108,7 +108,7 @@ def place(source: Path, target: Path) -> None:
 
 def put(content: Path | str, target: Path) -> None:
     """A large file, or a text."""
-    place(content, target) if isinstance(content, Path) else write(target, content)
+    link(content, target) if isinstance(content, Path) else write(target, content)
 
 
 def copy(source: Path, target: Path) -> None:

@@ -221,7 +221,7 @@ def _mend(version: Version, draft: Path) -> None:
     for path in draft.rglob("*"):
         kept = version.folder / path.relative_to(draft)
         if path.is_file() and not files.is_same(path, kept):
-            files.place(path, kept)
+            files.link(path, kept)
 
 
 def hashes_of(models: Path, known: Version | None = None) -> dict[str, dict[str, str]]:

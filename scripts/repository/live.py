@@ -21,7 +21,7 @@ def place(version: Version, repository: Path) -> None:
     # at ctime too: it would load a model anew that serves.
     for leftover in repository.rglob(".*.tmp"):  # of a killed command; a server would get it, too
         leftover.unlink(missing_ok=True)
-    put = files.copy if repository == REPOSITORY else files.place
+    install = files.copy if repository == REPOSITORY else files.link
     for model, number in version.models.items():
         member = version.member(model)
         for source in archive.files_of(member):
@@ -29,7 +29,7 @@ def place(version: Version, repository: Path) -> None:
             target = repository / model / str(number) / name
             if target.exists() and files.sha256(target) == version.hashes[model].get(name):
                 continue
-            put(source, target)
+            install(source, target)
             # Otherwise Python does it during the load, and Triton sees a change.
             if target.suffix == ".py":
                 py_compile.compile(str(target), doraise=False, quiet=2)

@@ -160,7 +160,7 @@ class Served(Group):
     )
 
 
-class Place(Group):
+class Where(Group):
     """Where and how"""
 
     flavour = choice(
@@ -351,7 +351,7 @@ def _of_the_door() -> type[Group]:
 GROUPS: tuple[type[Group], ...] = (
     Served,
     gather(Group, "Of single kinds of pipelines", *parts.find_in([KINDS], "settings")),
-    Place,
+    Where,
     _of_the_door(),
     Switching,
     Keeping,
@@ -374,7 +374,7 @@ def _add_own() -> None:
 
 
 _add_own()
-PORTS = tuple(each.name for each in (Place.http_port, Place.grpc_port, Place.metrics_port))
+PORTS = tuple(each.name for each in (Where.http_port, Where.grpc_port, Where.metrics_port))
 DEFAULTS = {name: setting.default for name, setting in ALL.items()}
 
 
@@ -383,7 +383,7 @@ def names(*parts: Part) -> tuple[str, ...]:
     return tuple(name for name, each in ALL.items() if any(part in each.parts for part in parts))
 
 
-class Settings(Served, Place, Switching, Keeping, Gpu, Building):
+class Settings(Served, Where, Switching, Keeping, Gpu, Building):
     def __init__(self, values: dict[str, str], given: Collection[str] = ()) -> None:
         self.values = values
         self.given = frozenset(given)  # set by the user, not defaults

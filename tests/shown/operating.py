@@ -55,7 +55,7 @@ def models() -> None:
     run("models", {
         "scripts.stacks.state.load": lambda: KNOWN,
         "scripts.server.triton.models.index": lambda _: index,
-        "scripts.server.triton.models.pipeline": set,
+        "scripts.server.triton.models.list_needed": set,
         "scripts.artefacts.manifest.Manifest.load": lambda _: manifest,
     })  # fmt: skip
 

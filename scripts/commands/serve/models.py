@@ -15,7 +15,7 @@ from scripts.stacks import state
 
 def main() -> None:
     server = state.require()
-    served = models.pipeline()
+    served = models.list_needed()
     known = [each for each in models.index(server) if each.state or each.name in served]
     rows = (make_row(each, server.main) for each in known)
     tables.show("lrll", ("model", "version", "state", "made from"), rows)

@@ -25,7 +25,7 @@ def main() -> None:
             console.note(f"unloaded from each server: {name}")
             return
         server.require_one_server()
-        if name in models.pipeline():
+        if name in models.list_needed():
             raise UserError(
                 f"{live.describe_network(name)} is needed by the main pipeline",
                 f"to load it anew: make load TRITON_MODEL={name}; to stop serving: make down",

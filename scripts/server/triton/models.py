@@ -41,7 +41,7 @@ def in_memory(server: State, name: str) -> list[Model]:
     return [each for each in versions if each.state not in ("", "UNAVAILABLE")]
 
 
-def pipeline() -> set[str]:
+def list_needed() -> set[str]:
     """The main ensemble and the models that it needs, loaded or not."""
     version = find_served_version()
     return {version.pipeline.ensemble, *version.members}
