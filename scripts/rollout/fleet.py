@@ -192,9 +192,9 @@ class FleetSwitch:
             if not others:
                 stream.serves, stream.candidate = new.number, None
             what = f"version {new.number} on {len(came)} of {len(came) + len(others)} servers"
-            of_old = (None, None) if others else (before, usual)
-            clients = partial(_clients_objection, self.fleet, [*came], others, of_old[1])
-            after = rollout.judge(stream, what, new.number, seconds, ratio, of_old[0], clients)
+            clients = partial(_clients_objection, self.fleet, [*came], others, usual)
+            earlier = None if others else before
+            after = rollout.judge(stream, what, new.number, seconds, ratio, earlier, clients)
             stream.candidate, stream.servers = None, {}
             if not came <= {*self.fleet.servers[new.number]}:
                 raise Refused(new.number, "one of its servers ended")
@@ -255,6 +255,6 @@ class CanarysClients:
 
 
 def _clients_objection(
-    fleet: Fleet, new: Sequence[str], others: Sequence[str], before: Seen | None
+    fleet: Fleet, new: Sequence[str], others: Sequence[str], usual: Seen
 ) -> str | None:
-    return fleet.read_counts(new).objection(before or fleet.read_counts(others))
+    return fleet.read_counts(new).objection(fleet.read_counts(others) if others else usual)
