@@ -17,7 +17,7 @@ from scripts import bootstrap
 from scripts.artefacts.drawn.drawings import many
 from scripts.base import files
 from scripts.settings import arguments, settings
-from scripts.stacks.engine import why_not_served
+from scripts.stacks.docker_engine import why_not_served
 from tests import again, touched
 from tests.pipelines import ask_by_command, find_served
 from tests.project import ASSETS, ROOT, Project, picture

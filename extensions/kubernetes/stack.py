@@ -28,7 +28,7 @@ from scripts.repository import live
 from scripts.rollout import proofs
 from scripts.rollout.servers import Servers
 from scripts.stacks import certificates, state
-from scripts.stacks.engine import open_log
+from scripts.stacks.docker_engine import open_log
 from scripts.stacks.local import list_words
 from scripts.stacks.many_servers import (
     SERVER,

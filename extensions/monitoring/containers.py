@@ -120,7 +120,7 @@ def start(settings: Settings) -> None:
             quiet=True,
         )
     if started.returncode:
-        from scripts.stacks.engine import last_line
+        from scripts.stacks.docker_engine import last_line
 
         why = last_line(stack.log(SERVICES[0]) + stack.log(SERVICES[1]) + started.stderr)
         _remove(stack)
@@ -133,7 +133,7 @@ def stop(known: State | None) -> bool:
     """Whether there was something to stop; what was measured is kept."""
     if known and known.flavour == "local" and not FOLDER.exists():
         return False
-    from scripts.stacks.engine import why_not_docker
+    from scripts.stacks.docker_engine import why_not_docker
 
     return not why_not_docker() and _remove(_docker(Settings.load()))
 

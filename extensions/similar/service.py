@@ -32,7 +32,7 @@ from scripts.base.paths import MARK, PYTHON, ROOT
 from scripts.settings.settings import Settings
 from scripts.stacks import admin_key, exposure, flavour, state
 from scripts.stacks.containers import DockerStack
-from scripts.stacks.engine import require_done
+from scripts.stacks.docker_engine import require_done
 from scripts.stacks.local import LocalStack, list_words, run_here
 from scripts.stacks.state import State
 

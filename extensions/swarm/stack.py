@@ -39,7 +39,7 @@ from scripts.repository import live, place
 from scripts.rollout import proofs
 from scripts.rollout.servers import Servers
 from scripts.stacks import admin_key, exposure, memory, state
-from scripts.stacks.engine import last_line, open_log, require_done
+from scripts.stacks.docker_engine import last_line, open_log, require_done
 from scripts.stacks.many_servers import (
     LOG_S,
     TRIES,

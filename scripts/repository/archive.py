@@ -104,7 +104,7 @@ class Version:
         return f"{self.title}: {self.what}"
 
     @property
-    def serving(self) -> str:
+    def served_as(self) -> str:
         """The name in the API, which is the same for every network, and the network behind it."""
         return f"{self.pipeline.ensemble}, serving {self.network}"
 

@@ -451,7 +451,7 @@ def _wait(what: str, why_not: Callable[[], str | None], limit: float, version: V
             waiting.show(reason)
             if waiting.seconds > limit:
                 raise UserError(
-                    f"{version.serving} did not answer within {limit:.0f} s ({reason})",
+                    f"{version.served_as} did not answer within {limit:.0f} s ({reason})",
                     "see make logs; on a slow machine, raise START_TIMEOUT",
                 )
             time.sleep(ASK_AGAIN_S)

@@ -23,7 +23,7 @@ from scripts.repository import place
 from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks import memory
-from scripts.stacks.engine import execute, remove, require_done, stop_all
+from scripts.stacks.docker_engine import execute, remove, require_done, stop_all
 from scripts.stacks.state import RUN, State
 
 # The server as make up started it; `docker compose` finds it through COMPOSE_FILE in .env.

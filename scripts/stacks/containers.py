@@ -35,7 +35,7 @@ from scripts.stacks.compose import (
     Compose,
     list_staying,
 )
-from scripts.stacks.engine import (
+from scripts.stacks.docker_engine import (
     execute,
     last_line,
     open_log,

@@ -20,7 +20,7 @@ def choose(settings: Settings) -> tuple[str, str]:
     if wanted == "local":
         return "local", "as FLAVOUR says"
     # The code that talks to Docker takes a third of a second to import, so only when needed.
-    from scripts.stacks.engine import why_not_served
+    from scripts.stacks.docker_engine import why_not_served
 
     obstacle = why_not_served()
     if wanted:
@@ -50,7 +50,7 @@ def has_driver() -> bool:
 
 def possible() -> list[str]:
     """The flavours whose servers may exist on this machine."""
-    from scripts.stacks.engine import why_not_docker
+    from scripts.stacks.docker_engine import why_not_docker
 
     if why_not_docker():
         return ["local"]

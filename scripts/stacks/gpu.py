@@ -15,7 +15,7 @@ from scripts.base.errors import UserError
 from scripts.recipes.layout import GPU
 from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack
-from scripts.stacks.engine import last_line
+from scripts.stacks.docker_engine import last_line
 from scripts.stacks.state import State
 
 # In WSL, Windows has the driver, and processes cannot share GPU memory (CUDA IPC).

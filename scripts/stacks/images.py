@@ -26,7 +26,7 @@ from scripts.base.text import printable
 from scripts.settings import dotenv_file
 from scripts.settings.settings import Settings
 from scripts.stacks.compose import PROJECT, Compose, list_staying
-from scripts.stacks.engine import last_line, require_done
+from scripts.stacks.docker_engine import last_line, require_done
 
 WHEELS = ROOT / "docker" / "export" / "wheels"
 

@@ -14,7 +14,7 @@ from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack
-from scripts.stacks.engine import require_done, why_not_docker
+from scripts.stacks.docker_engine import require_done, why_not_docker
 
 BUCKET = "models"
 USERS = {"bundle:operator": OPERATOR, "bundle:server": SERVER}

@@ -9,7 +9,7 @@ from scripts.base import console
 from scripts.base.errors import UserError
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
-from scripts.stacks.engine import why_not_docker
+from scripts.stacks.docker_engine import why_not_docker
 
 
 def main() -> None:

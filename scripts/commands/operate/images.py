@@ -19,7 +19,7 @@ from scripts.server.wanted_settings import fill_from_version
 from scripts.settings import arguments
 from scripts.settings.settings import Settings
 from scripts.stacks.containers import DockerStack
-from scripts.stacks.engine import why_not_docker
+from scripts.stacks.docker_engine import why_not_docker
 from scripts.stacks.images import RELEASED, name_image, require_registry
 
 

@@ -40,7 +40,7 @@ def main() -> None:
         if known.settings_at_start.replicas == 0:
             raise UserError("with REPLICAS=0 no server runs", "say how many: make scale REPLICAS=2")
         raise UserError(
-            f"{version.serving} does not answer on the {known.flavour} server ({reason})",
+            f"{version.served_as} does not answer on the {known.flavour} server ({reason})",
             lost or f"start it: {state.name_start()}",
         )
     http, grpc = known.shown

@@ -27,7 +27,7 @@ from scripts.repository import archive
 from scripts.server.torchvision_weights import why_unavailable
 from scripts.settings.choices import DRAWN
 from scripts.settings.settings import Settings
-from scripts.stacks import engine, flavour, state
+from scripts.stacks import docker_engine, flavour, state
 from scripts.stacks.containers import DockerStack
 from scripts.stacks.gpu import GpuStack
 from scripts.stacks.local import require_files, require_plain_path
@@ -64,7 +64,7 @@ def make_row(finding: Finding) -> tuple[Text, str, str]:
 def examine(settings: Settings) -> Iterator[Finding]:
     yield _system()
     yield Finding("python", OK, f"Python {platform.python_version()} in {VENV.name}")
-    obstacle = engine.why_not_served()
+    obstacle = docker_engine.why_not_served()
     is_local = bool(obstacle) or settings.flavour == "local"
     yield from _docker(obstacle, settings)
     yield from disks(ROOT, ROOT / "build", PROJECT_GB, VENV.exists(), archive.HERE.exists())
@@ -101,11 +101,11 @@ def _docker(obstacle: str | None, settings: Settings) -> Iterator[Finding]:
         verdict = FAILURE if settings.flavour not in ("", "local") else WARNING
         yield Finding("docker", verdict, detail, f"{fix}; without it: flavour local")
         return
-    version = ".".join(map(str, engine.compose_version() or ()))
+    version = ".".join(map(str, docker_engine.compose_version() or ()))
     yield Finding("docker", OK, f"Docker answers, Compose {version}")
     builder = subprocess.run(["docker", "buildx", "version"], capture_output=True, text=True)
     if builder.returncode:
-        yield Finding("buildx", FAILURE, "no BuildKit plugin", f"see {engine.INSTALL}")
+        yield Finding("buildx", FAILURE, "no BuildKit plugin", f"see {docker_engine.INSTALL}")
 
 
 def _local() -> Iterator[Finding]:

@@ -444,7 +444,7 @@ def test_a_model_is_called_by_its_name_and_the_network_that_it_serves(here: Path
     )
     made = kept(None, "a network")
     files.write(made.workspace.onnx / "manifest.json", manifest.dump())
-    assert made.serving == f"{PIPELINE}, serving mobilenet_v2"
+    assert made.served_as == f"{PIPELINE}, serving mobilenet_v2"
 
 
 def live_numbers(here: Path, model: str) -> list[str]:

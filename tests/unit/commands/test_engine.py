@@ -28,7 +28,7 @@ from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks import containers, images, local, state
 from scripts.stacks.compose import ONE_OFF, SERVICE
 from scripts.stacks.containers import DockerStack
-from scripts.stacks.engine import require_done
+from scripts.stacks.docker_engine import require_done
 from scripts.stacks.state import State
 
 REFUSAL = (

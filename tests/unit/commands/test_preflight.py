@@ -21,7 +21,7 @@ from scripts.base import ports
 from scripts.base.errors import UserError
 from scripts.server.up import announce_silence
 from scripts.settings.settings import DEFAULTS, PORTS, Settings
-from scripts.stacks import certificates, engine, exposure, handover, local
+from scripts.stacks import certificates, docker_engine, exposure, handover, local
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_what_only_root_may_open_is_left_to_dockers_engine(monkeypatch: pytest.M
 def test_a_docker_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
     monkeypatch.setenv("DOCKER_HOST", host)
     monkeypatch.setattr(shutil, "which", lambda name: name)
-    why = engine.why_not_docker() or ""
+    why = docker_engine.why_not_docker() or ""
     assert why.startswith(f"no Docker engine answers at {host} (") and "DOCKER_HOST" in why
 
 
@@ -147,7 +147,7 @@ def test_a_damaged_file_of_docker(
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: name)
     said = f"{config} is not one of Docker's files (mend it"
-    assert str(engine.why_not_docker()).startswith(said)
+    assert str(docker_engine.why_not_docker()).startswith(said)
 
 
 @pytest.mark.parametrize("named", ["name=rootless", "name=userns"])
@@ -157,13 +157,13 @@ def test_a_docker_whose_users_are_others(monkeypatch: pytest.MonkeyPatch, named:
     answers = SimpleNamespace(ping=lambda: True, info=lambda: info)
     monkeypatch.setattr(shutil, "which", lambda name: name)
     monkeypatch.setattr(docker, "from_env", lambda **_: answers)
-    monkeypatch.setattr(engine, "compose_version", lambda: engine.OLDEST_COMPOSE)
-    assert engine.why_not_docker() is None
-    assert "who cannot own build/" in str(engine.why_not_served())
+    monkeypatch.setattr(docker_engine, "compose_version", lambda: docker_engine.OLDEST_COMPOSE)
+    assert docker_engine.why_not_docker() is None
+    assert "who cannot own build/" in str(docker_engine.why_not_served())
     info["SecurityOptions"].pop()
-    assert engine.why_not_served() is None
+    assert docker_engine.why_not_served() is None
     monkeypatch.setattr(answers, "info", Mock(side_effect=DockerException("403 Forbidden")))
-    assert engine.why_not_served() is None
+    assert docker_engine.why_not_served() is None
 
 
 @pytest.mark.parametrize("name", ["my project", "it's", "a$b", "über"])
