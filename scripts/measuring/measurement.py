@@ -1,5 +1,7 @@
 """The result of measuring one configuration in several rounds. Pure functions on numbers."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +15,8 @@ from scripts.measuring.workload import CASCADE, ENSEMBLE, NETWORK, Configuration
 # If more than this share of a figure is uncertain, something else was using the machine. It is then
 # measured again, and if that does not help, marked.
 MOST_SPREAD = 0.15
+# That tables show, and files have.
+PERCENTILES = "p50", "p95", "p99"
 
 
 @dataclass(frozen=True)
@@ -35,10 +39,22 @@ class Sample:
     number: int = 0  # of the round
 
 
+class OfRounds:
+    """A figure of a measurement: what its samples say of it together."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, one: Measurement, owner: type) -> Estimate:
+        return Estimate.from_rounds([getattr(each, self._name) for each in one.good] or [0.0])
+
+
 @dataclass(frozen=True)
 class Measurement:
     configuration: Configuration
     samples: tuple[Sample, ...]
+    throughput, mean = OfRounds(), OfRounds()
+    p50, p95, p99 = OfRounds(), OfRounds(), OfRounds()
 
     @property
     def why_unstable(self) -> str:
@@ -59,53 +75,30 @@ class Measurement:
         return next((sample.failure for sample in self.samples if sample.failure), "")
 
     @property
-    def throughput(self) -> Estimate:
-        return self._spread("throughput")
-
-    @property
-    def mean(self) -> Estimate:
-        return self._spread("mean")
-
-    @property
-    def p50(self) -> Estimate:
-        return self._spread("p50")
-
-    @property
-    def p95(self) -> Estimate:
-        return self._spread("p95")
-
-    @property
-    def p99(self) -> Estimate:
-        return self._spread("p99")
-
-    @property
     def cpu_ms(self) -> dict[str, float]:
         """Of the server's processor time per picture, by process, the largest first."""
-        names = {name for sample in self._good for name in sample.cpu_ms}
-        found = {n: fmean(each.cpu_ms.get(n, 0.0) for each in self._good) for n in names}
+        names = {name for sample in self.good for name in sample.cpu_ms}
+        found = {n: fmean(each.cpu_ms.get(n, 0.0) for each in self.good) for n in names}
         return dict(sorted(found.items(), key=lambda one: -one[1]))
 
     @property
     def requests(self) -> int:
-        return sum(sample.requests for sample in self._good)
+        return sum(sample.requests for sample in self.good)
 
     @property
     def waterfall(self) -> Waterfall | None:
         target = self.configuration.target
-        counted = server_side.add_counters(sample.counted for sample in self._good)
-        seen = sum(sample.mean * sample.requests for sample in self._good)
+        counted = server_side.add_counters(sample.counted for sample in self.good)
+        seen = sum(sample.mean * sample.requests for sample in self.good)
         flow = server_side.make_waterfall(
             target.model, target.steps, counted, seen / max(1, self.requests)
         )
-        parts = {n: sum(each.parts_s.get(n, 0.0) for each in self._good) for n in target.parts}
+        parts = {n: sum(each.parts_s.get(n, 0.0) for each in self.good) for n in target.parts}
         return server_side.divide(flow, parts) if flow else None
 
     @property
-    def _good(self) -> list[Sample]:
+    def good(self) -> list[Sample]:
         return [sample for sample in self.samples if not sample.failure]
-
-    def _spread(self, name: str) -> Estimate:
-        return Estimate.from_rounds([getattr(sample, name) for sample in self._good] or [0.0])
 
 
 # What each is compared with.

@@ -11,12 +11,12 @@ from typing import Any
 from scripts.artefacts.manifest import differences
 from scripts.base.errors import UserError
 from scripts.measuring.confidence import Estimate
-from scripts.measuring.measurement import Measurement
+from scripts.measuring.measurement import PERCENTILES, Measurement
 from scripts.measuring.workload import CASCADE
 
 KIND = "triton-bundle benchmark"
 SCHEMA = 1
-LATENCIES = ("mean", "p50", "p95", "p99")
+LATENCIES = ("mean", *PERCENTILES)
 
 
 def as_dict(when: str, about: dict[str, Any], measurements: list[Measurement]) -> dict[str, Any]:

@@ -12,7 +12,13 @@ import jinja2
 
 from scripts.measuring import results
 from scripts.measuring.confidence import spread
-from scripts.measuring.measurement import Measurement, compare_with, name_compared, share_rows
+from scripts.measuring.measurement import (
+    PERCENTILES,
+    Measurement,
+    compare_with,
+    name_compared,
+    share_rows,
+)
 from scripts.measuring.report import plots
 from scripts.measuring.report.terminal import ratio
 from scripts.measuring.results import Comparison
@@ -56,6 +62,7 @@ def write(
         rows=[(one, compare_with(one, measurements)) for one in measurements],
         shares=share_rows(found.get("servers", {})),
         beside=name_compared(measurements),
+        percentiles=PERCENTILES,
         plots={name: plots.svg(figure) for name, figure in figures.items()},
         comparison=comparison,
         ratio=ratio,

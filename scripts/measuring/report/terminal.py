@@ -8,6 +8,7 @@ from scripts.base import tables
 from scripts.base.tables import Bar, Cell, Row
 from scripts.measuring.confidence import Estimate
 from scripts.measuring.measurement import (
+    PERCENTILES,
     Measurement,
     Shares,
     compare_with,
@@ -24,7 +25,8 @@ LEAST_SHARE = 0.05
 
 def show_figures(measurements: list[Measurement]) -> None:
     beside = "of net" if name_compared(measurements) == NETWORK else "of large"
-    head = ("at a time", "pictures/s", "±", "p50 ms", "p95 ms", "p99 ms", "cpu ms", beside, "ms")
+    latencies = (f"{name} ms" for name in PERCENTILES)
+    head = ("at a time", "pictures/s", "±", *latencies, "cpu ms", beside, "ms")
     tables.show("r" * len(head), head, _figures(measurements))
 
 
@@ -52,7 +54,7 @@ def _cells(one: Measurement, measurements: list[Measurement]) -> list[Cell]:
     return [
         Text(f"{one.throughput.median:.1f}", "" if one.stable else "yellow"),
         f"{one.throughput.share / 2:.0%}",
-        *(f"{getattr(one, name).median:.1f}" for name in ("p50", "p95", "p99")),
+        *(f"{getattr(one, name).median:.1f}" for name in PERCENTILES),
         f"{spent:.1f}" if spent else "",
         share,
         f"{other.added:+.1f}" if other else "",
