@@ -163,6 +163,9 @@ class Keys:
             log("door", f"API keys cannot be read now: {fault}")
             return
         self._clients, self._stamp = clients | self._admin, stamp
+        # Of who was revoked nothing is told: a key for each job would be a line for ever.
+        for name in self.requests.keys() - {client.name for client in self._clients.values()}:
+            del self.requests[name]
         rates = {(client.name, client.per_second) for client in clients.values()}
         self._buckets = {
             name: bucket

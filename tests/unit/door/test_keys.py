@@ -37,6 +37,16 @@ def test_who_was_revoked_stays_out_though_the_file_could_not_be_read_at_once(
             runner.run(keys.admit(ann))
 
 
+def test_of_who_was_revoked_nothing_is_told_any_more(tmp_path: Path) -> None:
+    made = [key_file.add(file := tmp_path / "api.keys", Client(name)) for name in ("ann", "bob")]
+    keys = Keys(file, admin := "0123456789abcdef")
+    for key in (*made, admin):
+        asyncio.run(keys.admit(f"Bearer {key}"))
+    key_file.revoke(file, "ann")
+    asyncio.run(keys.admit(f"Bearer {made[1]}"))
+    assert keys.requests == {"bob": 2, "admin": 1}
+
+
 @pytest.mark.usefixtures("umask_077")
 def test_a_containers_door_reads_the_file_whatever_the_umask(tmp_path: Path) -> None:
     key_file.add(file := tmp_path / "api.keys", Client("ann"))
