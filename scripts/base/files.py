@@ -172,7 +172,7 @@ def whole_folder(target: Path) -> Iterator[Path]:
 
 
 def require_new(folder: Path) -> None:
-    """Before that takes time which is to be in it."""
+    """Asked before the work that is to fill it."""
     if folder.exists():
         raise UserError(f"{folder} exists", "name a folder that is new: TO=folder")
     try:
