@@ -531,7 +531,7 @@ def test_what_was_converted_and_has_changed_since_is_published_by_its_name(
 ) -> None:
     monkeypatch.setenv("OWN", str(tmp_path / "own"))
     monkeypatch.setattr("scripts.bootstrap.ensure", lambda _: None)
-    converted = []
+    converted = list[Path]()
 
     def convert(_: Step, *words: str | Path) -> None:
         out = Path(words[words.index("--out") + 1])
