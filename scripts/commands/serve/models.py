@@ -16,9 +16,15 @@ from scripts.stacks import state
 def main() -> None:
     server = state.require()
     served = models.list_needed()
-    known = [each for each in models.index(server) if each.state or each.name in served]
-    rows = (make_row(each, server.main) for each in known)
+    known = (each for each in models.index(server) if each.state or each.name in served)
+    rows = (make_row(each, server.main) for each in known if not was_replaced(each))
     tables.show("lrll", ("model", "version", "state", "made from"), rows)
+
+
+def was_replaced(model: Model) -> bool:
+    """By a rollout: Triton names each such version until its next start."""
+    folder = live.REPOSITORY / model.name / model.version
+    return model.reason == "unloaded" and not folder.is_dir()
 
 
 def make_row(model: Model, main: str) -> tuple[str, str, str, str]:

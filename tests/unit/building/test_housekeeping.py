@@ -23,6 +23,7 @@ from scripts.recipes.pipelines import Pipeline
 from scripts.repository import archive, history, live, place
 from scripts.repository.shared import Shared
 from scripts.server import loaded_beside
+from scripts.server.triton import models
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks import state
 from tests.project import Project
@@ -75,6 +76,21 @@ def test_of_a_pipeline_that_was_removed_the_door_tells_nothing(
     monkeypatch.setattr(loaded_beside, "unload", Mock())
     import_module("scripts.commands.serve.remove_model").remove(other)
     assert json.loads((live.REPOSITORY / history.SHOWN).read_bytes()).keys() == {main.ensemble}
+
+
+def test_of_versions_that_rollouts_have_replaced_make_models_says_nothing(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A year of them would be a row each."""
+    gone = (models.Model("m", str(number), "UNAVAILABLE", "unloaded") for number in range(1, 9))
+    kept = [models.Model("m", "9", "READY"), models.Model("mine", "1", "UNAVAILABLE", "unloaded")]
+    (live.REPOSITORY / "mine" / "1").mkdir(parents=True)
+    monkeypatch.setattr(state, "require", Mock)
+    monkeypatch.setattr(models, "list_needed", set)
+    monkeypatch.setattr(models, "index", lambda _: [*gone, *kept])
+    import_module("scripts.commands.serve.models").main()
+    _, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[:2] for row in rows] == [["m", "9"], ["mine", "1"]]
 
 
 def test_what_could_not_be_uploaded_stays_in_the_history(
