@@ -111,6 +111,7 @@ class Admitted:
                 if self._keys:
                     self._keys.charge_message(self._authorization, message)
                 await self._triton.wait_until_loaded(message)
+                await self._triton.refuse_classes_of(message)
             except Refused as refused:
                 self.refused = refused
                 return

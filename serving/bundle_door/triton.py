@@ -15,7 +15,7 @@ from bundle_door.limits import Counts
 from bundle_door.requests import TO
 from bundle_door.wire.calls import CallFailed, Calls, Disconnected
 from bundle_door.wire.http2 import Pairs
-from bundle_door.wire.inference import Asked, Signature
+from bundle_door.wire.inference import CLASSES, Asked, Signature
 from bundle_serving.process import keeper_notes, sockets
 from bundle_serving.protocol.kserve import pb
 from bundle_serving.work import LATER
@@ -61,6 +61,8 @@ OF_AN_UNKNOWN_MODEL = "Request for unknown model"
 ON_ITS_WAY = "the model is being loaded; try again in a second"
 NOTHING: Mapping[str, str] = {}
 DATA_TYPES = pb.model__config__pb2.DataType
+TEXTS = DATA_TYPES.Value("TYPE_STRING")
+NO_CLASSES = f"texts have no classes; ask for them without '{CLASSES}'"
 # How long a model's signature is cached, for a new version may have another; and how long a request
 # waits for a newer one, which Triton does not tell while it waits for S3.
 REMEMBERED_S, NEWER_S = 1.0, 0.1
@@ -193,6 +195,25 @@ class Triton:
                 return
             await asyncio.sleep(LOOK_S)
 
+    async def refuse_classes(
+        self, model: str, version: str, outputs: Sequence[str], waits: bool = True
+    ) -> None:
+        """Of texts: over them Triton 2.51 divides by zero, and ends."""
+        try:
+            config = (await self.describe("ModelConfig", model, version, waits)).config
+        except Refused:
+            return  # for the same reason as what is asked
+        if any(each.data_type == TEXTS and each.name in outputs for each in config.output):
+            raise Refused(400, NO_CLASSES)
+
+    async def refuse_classes_of(self, request: bytes) -> None:
+        if CLASSES.encode() not in request:
+            return
+        asked = pb.ModelInferRequest.FromString(request)
+        outputs = [each.name for each in asked.outputs if CLASSES in each.parameters]
+        if outputs:
+            await self.refuse_classes(asked.model_name, asked.model_version, outputs)
+
     async def ask(self, method: str, **fields: Any) -> Any:
         """Calls a method with a request with these fields."""
         request = getattr(pb, f"{method}Request")(**fields)
@@ -295,12 +316,13 @@ def signature_of(config: Any) -> Signature:
             f"send JSON to /v2/models/{config.name}/infer",
         )
     (tensor,) = config.input
-    labelled = [output.name for output in config.output if output.label_filename]
+    classified = [output for output in config.output if output.data_type != TEXTS]
+    labelled = [output.name for output in classified if output.label_filename]
     datatype = DATA_TYPES.Name(tensor.data_type).removeprefix("TYPE_")
     return Signature(
         tensor.name,
         "BYTES" if datatype == "STRING" else datatype,
         tuple(tensor.dims),
         batches=config.max_batch_size > 0,
-        output=labelled[0] if labelled else config.output[0].name,
+        output=next(iter([*labelled, *(output.name for output in classified)]), ""),
     )

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import grpc
 import psutil
 import pytest
+from tritonclient.grpc.service_pb2_grpc import GRPCInferenceServiceStub
 
 from benchmark.torture import messages, unfinished
 from benchmark.torture.bystanders import Bystanders
@@ -17,6 +18,8 @@ from benchmark.torture.requests import HARMLESS, RAW, Hostile, Target, attacks, 
 from benchmark.torture.subject import Subject
 from bundle_door.wire import http2
 from bundle_door.wire.calls import PREFIX, usual_fields
+from bundle_door.wire.inference import classes_of
+from bundle_serving.protocol.kserve import pb
 from tests.door.rehearsed import on_a_gpu_too
 from tests.door.servers import Asked, OverUnixSocket
 from tests.project import wait_until
@@ -195,6 +198,34 @@ def test_what_is_no_message_is_the_clients_fault(server: Asked, method: str) -> 
             with pytest.raises(grpc.RpcError) as refusal:
                 call(no_message, timeout=60)
             assert refusal.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("way", ["HTTP", "ModelInfer", "ModelStreamInfer"])
+def test_texts_have_no_classes(server: Asked, way: str) -> None:
+    """Over them Triton divides by zero, and ends."""
+    with unharmed(server):
+        if way == "HTTP":
+            text = {"name": "TEXT", "datatype": "BYTES", "shape": [1, 1], "data": ["a"]}
+            output = {"name": "CAPITALS", "parameters": {"classification": 1}}
+            asked = json.dumps({"inputs": [text], "outputs": [output]}).encode()
+            status, _, answer = server.ask("POST", "/v2/models/text/infer", asked)
+            assert status == 400 and b"texts have no classes" in answer
+            return
+        tensor = pb.ModelInferRequest.InferInputTensor(name="TEXT", datatype="BYTES", shape=[1, 1])
+        message = pb.ModelInferRequest(
+            model_name="text",
+            inputs=[tensor],
+            outputs=[classes_of("CAPITALS", 1)],
+            raw_input_contents=[b"\1\0\0\0a"],
+        )
+        with grpc.insecure_channel(f"localhost:{server.grpc_port}") as channel:
+            stub = GRPCInferenceServiceStub(channel)
+            for _ in range(2):  # the second time Envoy knows
+                with pytest.raises(grpc.RpcError, match="texts have no classes") as refusal:
+                    if way == "ModelInfer":
+                        stub.ModelInfer(message, timeout=60)
+                    next(stub.ModelStreamInfer(iter([message]), timeout=60))
+                assert refusal.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
 @pytest.mark.parametrize("method", messages.NAMING)

@@ -1,9 +1,13 @@
 -- What a ModelInfer asks: bounded before Triton reads it, by the bounds of messages.py, which go before
 -- this; and its model, for the access log. Only lengths and names are read, a window at a time.
+--
+-- Where it asks for classes, the HTTP service is asked whether the outputs have any (triton.py).
 
 local PATH = "/inference.GRPCInferenceService/ModelInfer"
 local NOTED = { [1] = "model", [2] = "version" }
 local INPUT, SHAPE = 5, 3
+local OUTPUT, NAME, PARAMETER, KEY = 6, 1, 2, 1
+local ANSWER_MS, KNOWN_MS, MOST_KNOWN = 60000, 1000, 100
 local HEAD = 5 -- gRPC's own: whether it is compressed, and its length
 local WINDOW = 1024
 
@@ -101,23 +105,77 @@ local function rows_of(at, place, stop)
   return rows or 1
 end
 
+local function text_of(body, place, length)
+  return length > 0 and body:getBytes(place, length) or ""
+end
+
+-- Of an output, which was checked: its name, if its classes are wanted.
+local function name_classified(at, body, place, stop)
+  local name, is_classified = "", false
+  check(at, place, stop, {}, MOST_VALUES, function(number, from, length, value)
+    if number == NAME and not value then
+      name = text_of(body, from, length)
+    elseif number == PARAMETER and not value then
+      check(at, from, from + length, {}, MOST_VALUES, function(key, begins, size, given)
+        if key == KEY and not given and size == #CLASSES then
+          is_classified = is_classified or text_of(body, begins, size) == CLASSES
+        end
+      end)
+    end
+  end)
+  return is_classified and name or nil
+end
+
+local function escape(text)
+  return (text:gsub("[^%w]", function(byte)
+    return string.format("%%%02X", byte:byte())
+  end))
+end
+
+-- What was answered to each question just now.
+local known, count = {}, 0
+
+local function have_no_classes(handle, question)
+  local now, found = handle:timestamp(), known[question]
+  if not found or found.at + KNOWN_MS < now then
+    local headers = { [":method"] = "GET", [":path"] = question, [":authority"] = "localhost" }
+    local answer = handle:httpCall("beside", headers, nil, ANSWER_MS)
+    found = { at = now, is_refused = answer[":status"] == "400" }
+    if count == MOST_KNOWN then
+      known, count = {}, 0
+    end
+    known[question], count = found, count + 1
+  end
+  return found.is_refused
+end
+
+-- Returns what is to be asked of the outputs whose classes are wanted, if any are.
 local function check_body(body, note)
   local size, at = reader(body)
   local length = at(1) * 16777216 + at(2) * 65536 + at(3) * 256 + at(4)
   if at(0) ~= 0 or HEAD + length ~= size then
     malformed()
   end
-  local rows
+  local rows, asked, classified = nil, {}, {}
   check(at, HEAD, size, MESSAGE, MOST_VALUES, function(number, place, length, value)
     if number == INPUT and not value and not rows then
       rows = rows_of(at, place, place + length)
       note:set("envoy.filters.http.lua", "rows", rows)
     end
+    if number == OUTPUT and not value then
+      table.insert(classified, name_classified(at, body, place, place + length))
+    end
     if NOTED[number] and not value then
-      local text = length > 0 and body:getBytes(place, length) or ""
+      local text = text_of(body, place, length)
+      asked[NOTED[number]] = text
       note:set("envoy.filters.http.lua", NOTED[number], text:match("^%g*$") or "")
     end
   end)
+  if #classified > 0 then
+    local model, version = escape(asked.model or ""), escape(asked.version or "")
+    local outputs = escape(table.concat(classified, "\n"))
+    return HAVE_CLASSES .. "?model=" .. model .. "&version=" .. version .. "&outputs=" .. outputs
+  end
 end
 
 function envoy_on_request(handle)
@@ -127,9 +185,12 @@ function envoy_on_request(handle)
     return
   end
   local body = handle:body(true) -- what was got before it is gone
-  local is_well, fault = pcall(check_body, body, handle:streamInfo():dynamicMetadata())
+  local is_well, found = pcall(check_body, body, handle:streamInfo():dynamicMetadata())
+  if is_well and found and have_no_classes(handle, found) then
+    is_well, found = false, NO_CLASSES
+  end
   if not is_well then
-    handle:respond({ [":status"] = "400" }, fault)
+    handle:respond({ [":status"] = "400" }, found)
   end
 end
 

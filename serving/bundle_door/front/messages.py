@@ -19,6 +19,8 @@ from pathlib import Path
 from bundle_door import limits
 from bundle_door.answers import Refused
 from bundle_door.requests import CLIENT_HEADER
+from bundle_door.triton import NO_CLASSES
+from bundle_door.wire.inference import CLASSES
 
 TRITON = "/inference.GRPCInferenceService/"
 INFER = f"{TRITON}ModelInfer"
@@ -55,6 +57,8 @@ MOST_TIMES, PAUSE_S = 16, 3
 STAGES = "bundle.arrivals"
 # By which it numbers streams, and where it tells of their messages: stream, message, bytes.
 NUMBER, TOLD = "bundle-stream", "/internal/arriving/"
+# Where it is asked whether an output has classes.
+HAVE_CLASSES = "/internal/classes"
 
 # Of a field. Triton's reader leaves out what is above, so that another field would be meant.
 MOST_NUMBER = (1 << 29) - 1
@@ -172,8 +176,15 @@ def write_arrivals(
 
 def write_asked() -> str:
     """For Envoy's Lua, with these bounds."""
-    bounds = {"MOST_VALUES": limits.MOST_VALUES, "MOST_NUMBER": MOST_NUMBER, "MESSAGE": MESSAGE}
-    return write_program("asked.lua", bounds)
+    values = {
+        "MOST_VALUES": limits.MOST_VALUES,
+        "MOST_NUMBER": MOST_NUMBER,
+        "MESSAGE": MESSAGE,
+        "CLASSES": CLASSES,
+        "HAVE_CLASSES": HAVE_CLASSES,
+        "NO_CLASSES": NO_CLASSES,
+    }
+    return write_program("asked.lua", values)
 
 
 def write_program(script: str, values: Mapping[str, object]) -> str:

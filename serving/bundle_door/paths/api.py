@@ -57,6 +57,8 @@ class Api:
                 # As many as it takes at most; a batch of more is refused.
                 rows = min(asked.rows, answer.config.max_batch_size)
                 charge_once(self.keys, request.note, rows - 1)
+        if asked.classified and not request.to:
+            await self.triton.refuse_classes(model, version, asked.classified, waits)
         try:
             response = await self.triton.infer(model, asked, request.onwards, waits=waits)
         except Refused as refused:
@@ -64,6 +66,12 @@ class Api:
         if request_id:
             response.id = asked.id
         return make_answer(response, asked)
+
+    async def classes(self, request: Request, named: Named) -> Answer:
+        """Asked by Envoy (asked.lua), before Triton is."""
+        model, version, outputs = (request.query[name] for name in ("model", "version", "outputs"))
+        await self.triton.refuse_classes(model, version, outputs.split("\n"))
+        return Answer()
 
     # Health
 

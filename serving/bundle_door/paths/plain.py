@@ -175,7 +175,7 @@ def check_is_text(request: Request) -> None:
 
 
 def check_takes_pictures(model: str, signature: Signature) -> None:
-    if (signature.datatype, signature.dims) != ("UINT8", (-1,)):
+    if (signature.datatype, signature.dims) != ("UINT8", (-1,)) or not signature.output:
         raise Refused(
             400,
             f"{model} does not accept picture files; send its inputs to /v2/models/{model}/infer,"

@@ -12,7 +12,7 @@ from bundle_door import documents, elsewhere
 from bundle_door.access.keys import Keys
 from bundle_door.answers import Answer, Refused, as_json
 from bundle_door.elsewhere import Elsewhere
-from bundle_door.front.messages import TOLD
+from bundle_door.front.messages import HAVE_CLASSES, TOLD
 from bundle_door.limits import MOST_NAME
 from bundle_door.paths.api import Api
 from bundle_door.paths.plain import PlainQuestions
@@ -168,6 +168,7 @@ def of_inference(api: Api) -> list[Route]:
 def of_triton(api: Api) -> list[Route]:
     return [
         *of_inference(api),
+        open_to_all(HAVE_CLASSES, GET=api.classes),
         open_to_all("/v2", GET=api.server),
         open_to_all("/v2/models/stats", GET=api.statistics),
         open_to_all(VERSIONED, GET=api.model),

@@ -29,6 +29,8 @@ from bundle_serving.protocol.kserve import pb
 
 # raw_input_contents of a ModelInferRequest: field 7, of bytes.
 RAW_INPUT = bytes([7 << 3 | 2])
+# Of an output's parameters.
+CLASSES = "classification"
 
 
 @dataclass(slots=True)
@@ -45,6 +47,8 @@ class Asked:
     rows: int = 1
     # The client's own.
     id: str = ""
+    # The outputs whose classes are wanted.
+    classified: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Signature:
     # Without the batch dimension.
     dims: tuple[int, ...]
     batches: bool
-    # The output with labels, otherwise the first.
+    # The output with labels, otherwise the first; none of texts.
     output: str = ""
 
 
@@ -108,6 +112,7 @@ def from_body(
         binary_by_default=by_default,
         rows=asked.inputs[0].shape[0] if asked.inputs and asked.inputs[0].shape else 1,
         id=asked.id,
+        classified=[each.name for each in asked.outputs if each.parameters.classification],
     )
 
 
@@ -247,7 +252,7 @@ def _output(output: Output) -> pb.ModelInferRequest.InferRequestedOutputTensor:
 def classes_of(output: str, count: int) -> pb.ModelInferRequest.InferRequestedOutputTensor:
     """The `count` likeliest classes of an output, each as "value:index:label"."""
     return pb.ModelInferRequest.InferRequestedOutputTensor(
-        name=output, parameters={"classification": pb.InferParameter(int64_param=count)}
+        name=output, parameters={CLASSES: pb.InferParameter(int64_param=count)}
     )
 
 

@@ -52,7 +52,7 @@ from bundle_door.service import (
     may_be_compressed,
 )
 from bundle_door.settings import MOST_BODY_MB, read_origins
-from bundle_door.triton import join_answers
+from bundle_door.triton import DATA_TYPES, TEXTS, join_answers, signature_of
 from bundle_door.watching.steps import Report, Steps
 from bundle_door.wire.http1 import Body, Incoming
 from bundle_door.wire.inference import (
@@ -737,6 +737,15 @@ def test_others_are_served_while_an_answer_is_compressed() -> None:
         return count
 
     assert asyncio.run(turns()) >= 20
+
+
+def test_no_classes_are_made_of_texts() -> None:
+    config = pb.ModelConfigResponse().config
+    config.input.add(name="INPUT", data_type=DATA_TYPES.Value("TYPE_UINT8"), dims=[-1])
+    config.output.add(name="LABEL", data_type=TEXTS, label_filename="labels.txt")
+    assert signature_of(config).output == ""
+    config.output.add(name="SCORES", data_type=DATA_TYPES.Value("TYPE_FP32"))
+    assert signature_of(config).output == "SCORES"
 
 
 class Counting:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from errno import EMFILE
 from pathlib import Path
-from unittest.mock import AsyncMock, Mock
+from unittest.mock import AsyncMock, Mock, patch
 
 import pytest
 
@@ -16,7 +16,8 @@ from bundle_door.door import MOST_BYTES, watch_memory
 from bundle_door.limits import Limits, Load
 from bundle_door.requests import Request
 from bundle_door.streams import Admitted, Streams
-from bundle_door.triton import Triton
+from bundle_door.triton import TEXTS, Triton
+from bundle_door.wire.inference import classes_of
 from bundle_serving.protocol.kserve import pb
 
 MESSAGE = pb.ModelInferRequest(model_name="echo").SerializeToString()
@@ -76,6 +77,22 @@ def test_a_message_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         admitted = await admit(tmp_path / "api.keys", repeat(b"\x0a\x02\xff\xfe"))
         assert [message async for message in admitted] == []
         assert admitted.refused and admitted.refused.status == 400
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(("output", "refused"), [("SCORE", False), ("LABEL", True)])
+def test_texts_have_no_classes(tmp_path: Path, output: str, refused: bool) -> None:
+    """Over them Triton divides by zero, and ends."""
+    described = pb.ModelConfigResponse()
+    described.config.output.add(name="LABEL", data_type=TEXTS)
+    asked = pb.ModelInferRequest(model_name="echo", outputs=[classes_of(output, 1)])
+
+    async def check() -> None:
+        admitted = await admit(tmp_path / "api.keys", repeat(asked.SerializeToString()))
+        with patch.object(Triton, "describe", AsyncMock(return_value=described)):
+            passed = [message async for message in admitted]
+        assert (not passed, bool(admitted.refused)) == (refused, refused)
 
     asyncio.run(check())
 
