@@ -28,6 +28,8 @@ from bundle_serving.protocol.kserve import pb
 METHOD, SINGLE = "ModelStreamInfer", "ModelInfer"
 # By which a client wants an error's status, which ends the stream, instead of its text alone.
 WITH_STATUS = "triton_grpc_error"
+# What Triton says of each answer in a stream: whether it is the last one to its request.
+FINAL = "triton_final_response"
 
 # Of streams that wait for an answer when the server stops, or their balancer.
 DRAIN_S = 18.0
@@ -315,6 +317,7 @@ class Streams:
         async for message in messages:
             try:
                 answer = await self._ask_single(message, timeout=timeout)
+                answer.parameters[FINAL].bool_param = True
                 yield pb.ModelStreamInferResponse(infer_response=answer).SerializeToString()
             except grpc.aio.AioRpcError as error:
                 if OF_SEVERAL not in (error.details() or ""):

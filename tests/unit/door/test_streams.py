@@ -97,6 +97,19 @@ def test_texts_have_no_classes(tmp_path: Path, output: str, refused: bool) -> No
     asyncio.run(check())
 
 
+def test_an_answer_with_status_says_that_it_is_the_last_one(tmp_path: Path) -> None:
+    """As in Triton's own streams: some clients read until then."""
+
+    async def check() -> None:
+        streams = Streams(Triton(tmp_path, 1), tmp_path / "socket", Limits(), None, AsyncMock())
+        streams._ask_single = AsyncMock(return_value=pb.ModelInferResponse(id="1"))
+        (answer,) = [each async for each in streams._with_status(repeat(MESSAGE), 1)]
+        told = pb.ModelStreamInferResponse.FromString(answer).infer_response
+        assert told.id == "1" and told.parameters["triton_final_response"].bool_param
+
+    asyncio.run(check())
+
+
 @pytest.mark.parametrize(("held", "ended"), [([330 << 20], 1), (30 * [12 << 20], 4)])
 def test_no_more_streams_end_than_make_room(tmp_path: Path, held: list[int], ended: int) -> None:
     """Of 30 others none, though a tenth of all would be four."""
