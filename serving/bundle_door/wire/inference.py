@@ -29,8 +29,9 @@ from bundle_serving.protocol.kserve import pb
 
 # raw_input_contents of a ModelInferRequest: field 7, of bytes.
 RAW_INPUT = bytes([7 << 3 | 2])
-# Of an output's parameters.
+# Of an output's parameters, and of a request's.
 CLASSES = "classification"
+UNSIGNED = "priority", "sequence_id", "timeout"
 
 
 @dataclass(slots=True)
@@ -275,9 +276,14 @@ def _set_parameters(message: Any, parameters: Mapping[str, Any]) -> None:
             message[name].double_param = value
         elif not -(2**63) <= value < 2**64:
             raise Refused(400, f"the parameter '{name}' does not fit into 64 bits")
-        elif name == "priority" and value < 0:
-            raise Refused(400, f"the parameter 'priority' is {value}; send 0 or more")
-        elif value >= 2**63 or name == "priority":
+        elif name in UNSIGNED and value < 0:
+            raise Refused(400, f"the parameter '{name}' is {value}; send 0 or more")
+        elif name == "priority":
             message[name].uint64_param = value
+        elif name in UNSIGNED:
+            # Triton takes the same 64 bits as a signed number alone.
+            message[name].int64_param = value if value < 2**63 else value - 2**64
+        elif value >= 2**63:
+            message[name].double_param = value
         else:
             message[name].int64_param = value

@@ -120,14 +120,24 @@ def test_shared_memory_and_parameters() -> None:
     region = {"shared_memory_region": "r", "shared_memory_byte_size": 8}
     tensor = {"name": "IN", "datatype": "INT32", "shape": [1, 2], "parameters": region}
     output = {"name": "OUT", "parameters": {"classification": 3}}
-    parameters = {"priority": 1, "sequence_id": 2**63, "mine": 0.5, "binary_data_output": True}
+    parameters = {"priority": 1, "mine": 0.5, "large": 2**63, "binary_data_output": True}
     found = message(*body(tensor, outputs=[output], parameters=parameters))
     assert found.inputs[0].parameters["shared_memory_region"].string_param == "r"
     assert found.outputs[0].parameters["classification"].int64_param == 3
     assert found.parameters["priority"].uint64_param == 1
-    assert found.parameters["sequence_id"].uint64_param == 2**63
     assert found.parameters["mine"].double_param == 0.5
+    assert found.parameters["large"].double_param == 2**63, "as Triton reads it over HTTP"
     assert "binary_data_output" not in found.parameters and not found.raw_input_contents
+
+
+@pytest.mark.parametrize("name", ["sequence_id", "timeout"])
+def test_numbers_of_64_bits_that_triton_takes_as_signed(name: str) -> None:
+    """Over gRPC it refuses them as unsigned."""
+    for value, signed in ((5, 5), (2**63, -(2**63)), (2**64 - 1, -1)):
+        found = message(*body(TENSOR, parameters={name: value}))
+        assert found.parameters[name].int64_param == signed
+    with pytest.raises(Refused, match=f"'{name}' is -1; send 0 or more"):
+        message(*body(TENSOR, parameters={name: -1}))
 
 
 REFUSED: dict[str, tuple[dict[str, Any], bytes, str]] = {
