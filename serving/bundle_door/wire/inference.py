@@ -40,8 +40,9 @@ class Asked:
 
     # The serialised ModelInferRequest, in pieces.
     pieces: Sequence[bytes | memoryview]
-    # For the requested outputs: whether their values follow the JSON as binary.
-    binary: Mapping[str, bool]
+    # For the requested outputs: whether their values follow the JSON as binary; None of one that
+    # Triton writes into shared memory.
+    binary: Mapping[str, bool | None]
     # The same for all other outputs.
     binary_by_default: bool
     # Of a batch, if the model takes any.
@@ -109,7 +110,12 @@ def from_body(
         message.parameters[CACHE].bool_param = False
     return Asked(
         pieces=list(frame_message(message, tensors)),
-        binary={output.name: output.parameters.binary_data for output in asked.outputs},
+        binary={
+            output.name: output.parameters.binary_data
+            if output.parameters.shared_memory_region is UNSET
+            else None
+            for output in asked.outputs
+        },
         binary_by_default=by_default,
         rows=asked.inputs[0].shape[0] if asked.inputs and asked.inputs[0].shape else 1,
         id=asked.id,

@@ -30,12 +30,11 @@ def make_answer(response: pb.ModelInferResponse, asked: Asked) -> Answer:
         value = raw[index] if index < len(raw) else b""
         data = {}
         parameters = plain_parameters(output.parameters)
-        if "shared_memory_region" in parameters:
-            pass
-        elif asked.binary.get(output.name, asked.binary_by_default):
+        is_binary = asked.binary.get(output.name, asked.binary_by_default)
+        if is_binary:
             parameters["binary_data_size"] = len(value)
             binary.append(value)
-        else:
+        elif is_binary is not None:
             if (left := left - len(value)) < 0:
                 raise Refused(
                     413,

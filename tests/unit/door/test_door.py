@@ -334,6 +334,16 @@ def test_an_answer_as_json_and_as_binary() -> None:
     assert answer.body[length:] == b"\0\0\0\x3f"
 
 
+def test_an_answer_in_shared_memory() -> None:
+    """Of which Triton's gRPC says nothing."""
+    response = pb.ModelInferResponse(raw_output_contents=[b""])
+    response.outputs.add(name="OUT", datatype="FP32", shape=[1])
+    region = {"shared_memory_region": "r", "shared_memory_byte_size": 4}
+    asked = from_body("m", "", *body(TENSOR, outputs=[{"name": "OUT", "parameters": region}]))
+    (output,) = json.loads(make_answer(response, asked).body)["outputs"]
+    assert output == {"name": "OUT", "datatype": "FP32", "shape": [1]}
+
+
 def test_an_answer_that_is_too_large_for_json() -> None:
     response = pb.ModelInferResponse(raw_output_contents=[bytes(5_000_000)] * 2)
     for name in "ab":
