@@ -233,8 +233,9 @@ def choose_encoding(accepted: str) -> str | None:
     for part in accepted.split(","):
         if coding := CODING.fullmatch(part.strip()):
             weights[coding[1].lower()] = float(coding[2] or 1)
-    known = [name for name in WINDOWS if weights.get(name)]
-    return max(known, key=lambda name: weights[name], default=None)
+    known = [name for name in weights if weights[name] and name in (*WINDOWS, "identity")]
+    best = max(known, key=lambda name: weights[name], default="identity")
+    return None if best == "identity" else best
 
 
 async def encode_answer(answer: Answer, encoding: str) -> Answer:

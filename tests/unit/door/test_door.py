@@ -429,6 +429,8 @@ def test_an_unknown_encoding_is_refused() -> None:
         ("br", None),
         ("gzip", "gzip"),
         ("deflate, gzip;q=0.5", "deflate"),
+        ("deflate, gzip", "deflate"),
+        ("identity, gzip;q=0.5", None),
         ("GZIP ; Q=1.000", "gzip"),
         ("deflate;q=.5, gzip;q=0.4999", "deflate"),
         ("gzip;q=0", None),
