@@ -115,9 +115,7 @@ def defer_interrupts(until: str) -> Iterator[None]:
 
 
 def start_apart(
-    command: Sequence[str | Path],
-    log: IO[Any],
-    environment: Mapping[str, str],
+    command: Sequence[str | Path], log: IO[Any], environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
     """A program that writes to this log, and that Ctrl-C in this terminal must not reach."""
     return subprocess.Popen(

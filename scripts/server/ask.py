@@ -79,11 +79,5 @@ def _watch(server: State, model: str, video: str, environment: Mapping[str, str]
     wanted = arguments.load(environment)
     with Client(**read_known(server.grpc, "grpc"), protocol="grpc") as client:
         return watch(
-            client,
-            video,
-            model,
-            wanted.top,
-            live=wanted.live,
-            as_json=wanted.json,
-            out=wanted.out,
+            client, video, model, wanted.top, live=wanted.live, as_json=wanted.json, out=wanted.out
         )

@@ -149,13 +149,7 @@ def _quantise(stack: Stack, settings: Settings, pipeline: Pipeline, made: Worksp
             )
         stack.run_step(QUANTISE, *as_words(wanted), "--out", made.int8)
 
-    _step(
-        pipeline,
-        made.int8,
-        "int8",
-        lambda out: why_export(out, wanted, as_before=True),
-        run,
-    )
+    _step(pipeline, made.int8, "int8", lambda out: why_export(out, wanted, as_before=True), run)
 
 
 def _build_plan(

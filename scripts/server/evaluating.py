@@ -88,11 +88,7 @@ class Run(Generic[T]):
 
 
 def ask_each(
-    server: State,
-    model: str,
-    items: Iterable[Item],
-    ask_one: Ask[T],
-    only: Address | None = None,
+    server: State, model: str, items: Iterable[Item], ask_one: Ask[T], only: Address | None = None
 ) -> Generator[One[T]]:
     """Several at once, in order. An item that cannot be read is noted; any other fault ends it.
     `only`: of many servers, this one."""

@@ -69,8 +69,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
             _note_cores(settings.cores)
         if settings.preprocess == "dali" and name != "gpu":
             raise UserError(
-                f"PREPROCESS=dali needs a GPU, and flavour {name} has none",
-                "use PREPROCESS=python",
+                f"PREPROCESS=dali needs a GPU, and flavour {name} has none", "use PREPROCESS=python"
             )
         exposure.require_keys(settings)
         require_lenders(main, stack.engine)
@@ -314,11 +313,7 @@ def _went_back(seed: Version, version: Version) -> bool:
 
 
 def _serve(
-    stack: Stack,
-    settings: Settings,
-    version: Version,
-    loads: dict[str, int],
-    settled: ExitStack,
+    stack: Stack, settings: Settings, version: Version, loads: dict[str, int], settled: ExitStack
 ) -> State:
     """Once another server ends for this one, nothing interrupts what is done in `settled`."""
     mark = fingerprint(stack, settings, loads)

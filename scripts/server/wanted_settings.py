@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from scripts.base.paths import IN_CONTAINERS, ROOT
 from scripts.recipes import pipelines
@@ -24,16 +23,13 @@ def settings_of(pipeline: Pipeline, server: Mapping[str, str], seed: Version | N
 
 
 def fill_from_version(
-    now: Settings,
-    pipeline: Pipeline,
-    seed: Version | None,
-    server: Mapping[str, str] = MappingProxyType({}),
+    now: Settings, pipeline: Pipeline, seed: Version | None, server: Mapping[str, str] | None = None
 ) -> Settings:
     """What the user sets now, or else the live version's settings, or the recipe's."""
     before, recipe = seed.own_settings if seed else {}, pipeline.recipe
     own = {*recipe.settings, *recipe.deciding()}
     earlier = {name: _find_here(value) for name, value in before.items() if name in own}
-    return now.fill_from({**server} | recipe.defaults() | earlier)
+    return now.fill_from({**(server or {})} | recipe.defaults() | earlier)
 
 
 def _find_here(value: str) -> str:

@@ -96,10 +96,7 @@ class Arguments:
     canary = whole_or_none("Percentage of requests that go to the candidate first.", most=99)
     share = whole_or_none("Percentage of requests of which a shadow gets copies.", most=100)
     shadow = Setting(
-        "",
-        _duration,
-        "a time such as 90s, 10m or 1h",
-        "How long a rollout begins with copies.",
+        "", _duration, "a time such as 90s, 10m or 1h", "How long a rollout begins with copies."
     )
     anyway = flag(
         "Roll out even an untrained candidate, or one that hardly agrees with the live version."

@@ -116,9 +116,7 @@ class Served(Group):
         VERSION,
     )
     max_megapixels = number(
-        "50",
-        "Pictures with more megapixels are refused before they are decoded.",
-        VERSION,
+        "50", "Pictures with more megapixels are refused before they are decoded.", VERSION
     )
     steps = choice(
         ("auto", "1", "3"),
@@ -180,9 +178,7 @@ class Where(Group):
     grpc_port = port(8001, "The port of the gRPC API.", SERVER)
     metrics_port = port(8002, "The port of the Prometheus metrics.", SERVER)
     cores = whole_or(
-        lambda: len(os.sched_getaffinity(0)),
-        "How many CPU cores to use. Empty: all.",
-        MACHINE,
+        lambda: len(os.sched_getaffinity(0)), "How many CPU cores to use. Empty: all.", MACHINE
     )
     preprocess_instances = whole_or_none(
         "Processes that decode pictures. Empty: derived from CORES.", MACHINE
@@ -326,9 +322,7 @@ class Building(Group):
         COMMAND,
     )
     ca_bundle = text_or_files(
-        "",
-        "Certificates that image builds and downloads trust, for a company proxy.",
-        COMMAND,
+        "", "Certificates that image builds and downloads trust, for a company proxy.", COMMAND
     )
     torch_index = text(
         CPU_TORCH,

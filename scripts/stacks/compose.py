@@ -88,12 +88,7 @@ class Compose:
         command += [word for file in written for word in ("--file", file)]
         command += arguments
         return subprocess.run(
-            command,
-            cwd=ROOT,
-            env=environment,
-            text=True,
-            capture_output=quiet,
-            timeout=timeout,
+            command, cwd=ROOT, env=environment, text=True, capture_output=quiet, timeout=timeout
         )
 
     def _environment(self, wanted: State | None) -> dict[str, str]:

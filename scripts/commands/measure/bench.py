@@ -125,9 +125,7 @@ def contenders(server: State) -> Iterator[list[Target]]:
 
 
 def show(
-    measurements: list[Measurement],
-    comparison: results.Comparison | None,
-    answered: Shares,
+    measurements: list[Measurement], comparison: results.Comparison | None, answered: Shares
 ) -> None:
     if told := report.tell(measurements):
         console.say(told)
