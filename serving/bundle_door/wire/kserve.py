@@ -9,6 +9,7 @@ import math
 import re
 import sys
 from array import array
+from codecs import BOM_UTF8
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Annotated, Any, Literal, TypeVar, get_args
@@ -139,6 +140,8 @@ def parse(text: bytes | memoryview, kind: type[T]) -> T:
             f"{what} is larger than {limits.MOST_JSON / limits.MEGABYTE:g} MB;"
             " send large tensors as binary data",
         )
+    if text[: len(BOM_UTF8)] == BOM_UTF8:  # of programs on Windows
+        text = text[len(BOM_UTF8) :]
     asked: T = decode(text, kind, what)
     return asked
 

@@ -92,6 +92,12 @@ def test_json_and_binary_tensors_travel_as_raw_contents() -> None:
     assert [tensor.name for tensor in found.inputs] == ["IN", "B"]
 
 
+def test_a_byte_order_mark() -> None:
+    """Of programs on Windows; Triton passes over it, too."""
+    text, length = body(TENSOR, id="x")
+    assert message(b"\xef\xbb\xbf" + text, length + 3).id == "x"
+
+
 def test_what_kserves_and_mlservers_clients_say_besides() -> None:
     spoken = {"parameters": {"content_type": "np"}}
     outputs = [{"name": "OUT", **spoken}]
