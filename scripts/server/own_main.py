@@ -36,7 +36,7 @@ WORDS = (*OWN, *ABOUT, "ARCH", "WEIGHTS")
 def bring_up(
     settings: Settings, command: str = "up", typed: Mapping[str, str] = os.environ
 ) -> State:
-    if not (given := _list_given(typed)):
+    if not (given := list_given(typed)):
         return up.bring_up(settings, command)
     with lock.one_at_a_time(lock.OF_ADDITIONS):
         return _bring_up_own(given, settings, command, typed)
@@ -64,7 +64,7 @@ def _bring_up_own(
 
 def require_a_network(typed: Collection[str]) -> None:
     """That what was typed of a new one does not go without it."""
-    if _list_given(os.environ):
+    if list_given(os.environ):
         return
     for word in ABOUT:
         if (text := os.environ.get(word, "").strip()) and word in typed:
@@ -82,7 +82,7 @@ StackOf = Callable[[Settings], Stack]
 
 def take_in(stack_of: StackOf, typed: Mapping[str, str]) -> None:
     """For a server that reads it by itself; on a GPU, for the next steps."""
-    given, settings = _list_given(typed), Settings.load(typed)
+    given, settings = list_given(typed), Settings.load(typed)
     up.require_here(settings)
     name = _settle_name(given, settings, typed)
     with ExitStack() as whole:
@@ -147,7 +147,7 @@ def _settle_name(given: Mapping[str, str], settings: Settings, typed: Mapping[st
     return name
 
 
-def _list_given(typed: Mapping[str, str]) -> dict[str, str]:
+def list_given(typed: Mapping[str, str]) -> dict[str, str]:
     """What says something of the network, if it is the user's own."""
     written = {**dotenv_file.read(DOTENV), **typed}
     given = {word: text for word in WORDS if (text := written.get(word, "").strip())}

@@ -2,8 +2,9 @@
 
     make demo
 
-Uses torchvision's weights if they are available. Otherwise a small network that comes with
-the project and knows drawings of eight things; and says so.
+Uses the network that is live or that .env names, or torchvision's weights if they are available.
+Otherwise a small network that comes with the project and knows drawings of eight things; and says
+so.
 """
 
 import os
@@ -12,10 +13,9 @@ from scripts.artefacts import picture
 from scripts.artefacts.drawn.things import NAMES
 from scripts.base import console
 from scripts.recipes import pipelines
-from scripts.server import ask
+from scripts.server import ask, own_main
 from scripts.server.served import serving
 from scripts.server.torchvision_weights import why_unavailable
-from scripts.server.up import bring_up
 from scripts.settings.choices import DRAWN
 from scripts.settings.settings import Settings
 
@@ -27,7 +27,7 @@ def main() -> int:
         console.note(f"torchvision's weights are not available ({reason})")
         console.note(f"instead, a small network that knows drawings: {', '.join(NAMES)}")
         settings = settings.replace_with(ARCH=DRAWN, WEIGHTS="default")
-    server = bring_up(settings, "demo")
+    server = own_main.bring_up(settings, "demo")
     shown = picture.write_for_users()
     console.note(f"drew a picture of a mug: {shown}")
     code = pipelines.main().recipe.ask(ask.server_of(server), [str(shown)], os.environ)
@@ -49,4 +49,5 @@ def main() -> int:
 
 def _is_settled(settings: Settings) -> bool:
     """Whether a network is chosen, or one is live already."""
-    return Settings.weights.name in settings.given or serving(pipelines.main()) is not None
+    is_chosen = Settings.weights.name in settings.given or own_main.list_given(os.environ)
+    return bool(is_chosen) or serving(pipelines.main()) is not None

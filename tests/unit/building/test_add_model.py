@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -430,6 +431,16 @@ def test_labels_beside_a_network_are_a_line_each(
     network.with_name("config.json").write_text(json.dumps(config))
     made = recipe("pets", {"ONNX": str(network)})
     assert lines_of(made.labels_file) == ["black cat", "class 1"]
+
+
+def test_demo_shows_the_network_that_env_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_main, "DOTENV", tmp_path / ".env")
+    (tmp_path / ".env").write_text("FROM=birds.onnx\n")
+    monkeypatch.setattr(own_main, "_bring_up_own", Mock(side_effect=UserError("begun", "")))
+    with pytest.raises(UserError, match="begun"):
+        import_module("scripts.commands.serve.demo").main()
 
 
 def test_labels_of_another_file_are_compared_with_those_that_were_found(
