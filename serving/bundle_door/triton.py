@@ -63,7 +63,7 @@ NOTHING: Mapping[str, str] = {}
 DATA_TYPES = pb.model__config__pb2.DataType
 TEXTS = DATA_TYPES.Value("TYPE_STRING")
 NO_CLASSES = f"texts have no classes; ask for them without '{CLASSES}'"
-# How long a model's signature is cached, for a new version may have another; and how long a request
+# How long a model's config is cached, for a new version may have another; and how long a request
 # waits for a newer one, which Triton does not tell while it waits for S3.
 REMEMBERED_S, NEWER_S = 1.0, 0.1
 
@@ -95,8 +95,8 @@ class Triton:
         self._calls, self._others = Calls(socket), Calls(folder / sockets.OTHERS)
         self._key = (("authorization", f"Bearer {key}"),) if key else ()
         self._timeout = timeout
-        self._signatures: dict[tuple[str, str], tuple[float, Signature]] = {}
-        self._asking: dict[tuple[str, str], asyncio.Task[Signature]] = {}
+        self._configs: dict[tuple[str, str], tuple[float, Any]] = {}
+        self._asking: dict[tuple[str, str], asyncio.Task[Any]] = {}
         self._counts = counts or Counts()
         self._run_dir = run_dir
 
@@ -200,7 +200,7 @@ class Triton:
     ) -> None:
         """Of texts: over them Triton 2.51 divides by zero, and ends."""
         try:
-            config = (await self.describe("ModelConfig", model, version, waits)).config
+            config = await self._config(model, version, waits)
         except Refused:
             return  # for the same reason as what is asked
         if any(each.data_type == TEXTS and each.name in outputs for each in config.output):
@@ -226,16 +226,19 @@ class Triton:
 
     async def signature(self, model: str, version: str, waits: bool = True) -> Signature:
         """A model's only input."""
-        return await self._patiently(model, lambda _: self._signature(model, version), waits)
+        return signature_of(await self._config(model, version, waits))
 
-    async def _signature(self, model: str, version: str) -> Signature:
+    async def _config(self, model: str, version: str, waits: bool) -> Any:
+        return await self._patiently(model, lambda _: self._recent_config(model, version), waits)
+
+    async def _recent_config(self, model: str, version: str) -> Any:
         named = model, version
-        asked, known = self._signatures.get(named, (0.0, None))
+        asked, known = self._configs.get(named, (0.0, None))
         if known and time.monotonic() < asked + REMEMBERED_S:
             return known
         newer = self._asking.get(named)
         if newer is None:
-            newer = asyncio.create_task(self._newer_signature(model, version))
+            newer = asyncio.create_task(self._newer_config(model, version))
             newer.add_done_callback(lambda task: task.cancelled() or task.exception())
             self._asking[named] = newer
             if known:
@@ -244,16 +247,15 @@ class Triton:
             return known
         return await asyncio.shield(newer)
 
-    async def _newer_signature(self, model: str, version: str) -> Signature:
+    async def _newer_config(self, model: str, version: str) -> Any:
         try:
             answer = await self.ask("ModelConfig", name=model, version=version)
         finally:
             del self._asking[model, version]
-        signature = signature_of(answer.config)
-        if len(self._signatures) > 100:
-            self._signatures.clear()
-        self._signatures[model, version] = time.monotonic(), signature
-        return signature
+        if len(self._configs) > 100:
+            self._configs.clear()
+        self._configs[model, version] = time.monotonic(), answer.config
+        return answer.config
 
     def _find_way(self, metadata: Pairs) -> tuple[Calls, Pairs]:
         """To Triton; or, through Envoy, to the door of another server."""

@@ -76,7 +76,7 @@ def demo() -> None:
     run("demo", {
         f"{at}._is_settled": lambda _: False,
         f"{at}.why_unavailable": lambda: "https://download.pytorch.org does not answer",
-        f"{at}.bring_up": lambda *_: KNOWN,
+        f"{at}.own_main.bring_up": lambda *_: KNOWN,
         f"{at}.picture.write_for_users": lambda: "build/mug.jpg",
         f"{at}.pipelines.main": lambda: ask,
     })  # fmt: skip

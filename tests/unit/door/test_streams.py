@@ -89,10 +89,11 @@ def test_texts_have_no_classes(tmp_path: Path, output: str, refused: bool) -> No
     asked = pb.ModelInferRequest(model_name="echo", outputs=[classes_of(output, 1)])
 
     async def check() -> None:
-        admitted = await admit(tmp_path / "api.keys", repeat(asked.SerializeToString()))
-        with patch.object(Triton, "describe", AsyncMock(return_value=described)):
+        admitted = await admit(tmp_path / "api.keys", repeat(*2 * [asked.SerializeToString()]))
+        with patch.object(Triton, "ask", AsyncMock(return_value=described)) as triton:
             passed = [message async for message in admitted]
         assert (not passed, bool(admitted.refused)) == (refused, refused)
+        assert triton.await_count == 1, "once in a second"
 
     asyncio.run(check())
 
