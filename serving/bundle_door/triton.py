@@ -58,6 +58,7 @@ MOST_WAITING, LOOK_S, MOST_SENT = 512, 0.2, 2
 # Triton's message for a model that it has not loaded yet, or not at all; and what is said of one
 # that the keeper is about to load.
 OF_AN_UNKNOWN_MODEL = "Request for unknown model"
+AWAY = "the server is starting or has stopped; try again in a second"
 ON_ITS_WAY = "the model is being loaded; try again in a second"
 NOTHING: Mapping[str, str] = {}
 DATA_TYPES = pb.model__config__pb2.DataType
@@ -72,8 +73,7 @@ class Away(Refused):
     """Triton has stopped, or is starting."""
 
     def __init__(self, sent: bool) -> None:
-        message = "the server is starting or has stopped; try again in a second"
-        super().__init__(503, message, RETRY_SOON)
+        super().__init__(503, AWAY, RETRY_SOON)
         self.sent = sent
 
 
@@ -201,7 +201,9 @@ class Triton:
         """Of texts: over them Triton 2.51 divides by zero, and ends."""
         try:
             config = await self._config(model, version, waits)
-        except Refused:
+        except Refused as refused:
+            if refused.status not in (400, 404):
+                raise  # it is not known
             return  # for the same reason as what is asked
         if any(each.data_type == TEXTS and each.name in outputs for each in config.output):
             raise Refused(400, NO_CLASSES)

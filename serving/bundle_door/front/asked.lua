@@ -132,21 +132,30 @@ local function escape(text)
   end))
 end
 
--- What was answered to each question just now.
+-- What was answered to each question just now. Where nobody answers, what was known before holds.
 local known, count = {}, 0
 
-local function have_no_classes(handle, question)
+local function ask_for_classes(handle, question)
   local now, found = handle:timestamp(), known[question]
-  if not found or found.at + KNOWN_MS < now then
-    local headers = { [":method"] = "GET", [":path"] = question, [":authority"] = "localhost" }
-    local answer = handle:httpCall("beside", headers, nil, ANSWER_MS)
-    found = { at = now, is_refused = answer[":status"] == "400" }
+  if found and found.at + KNOWN_MS >= now then
+    return found.status
+  end
+  local headers = { [":method"] = "GET", [":path"] = question, [":authority"] = "localhost" }
+  local status = handle:httpCall("beside", headers, nil, found and KNOWN_MS or ANSWER_MS)[":status"]
+  if status ~= "200" and status ~= "400" then
+    if not found then
+      return "503"
+    end
+    status = found.status
+  end
+  if not found then
     if count == MOST_KNOWN then
       known, count = {}, 0
     end
-    known[question], count = found, count + 1
+    count = count + 1
   end
-  return found.is_refused
+  known[question] = { at = now, status = status }
+  return status
 end
 
 -- Returns what is to be asked of the outputs whose classes are wanted, if any are.
@@ -186,11 +195,13 @@ function envoy_on_request(handle)
   end
   local body = handle:body(true) -- what was got before it is gone
   local is_well, found = pcall(check_body, body, handle:streamInfo():dynamicMetadata())
-  if is_well and found and have_no_classes(handle, found) then
-    is_well, found = false, NO_CLASSES
+  local status = "400"
+  if is_well and found then
+    status = ask_for_classes(handle, found)
+    is_well, found = status == "200", status == "400" and NO_CLASSES or AWAY
   end
   if not is_well then
-    handle:respond({ [":status"] = "400" }, found)
+    handle:respond({ [":status"] = status }, found)
   end
 end
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from bundle_door import limits
 from bundle_door.answers import Refused
 from bundle_door.requests import CLIENT_HEADER
-from bundle_door.triton import NO_CLASSES
+from bundle_door.triton import AWAY, NO_CLASSES
 from bundle_door.wire.inference import CLASSES
 
 TRITON = "/inference.GRPCInferenceService/"
@@ -183,6 +183,7 @@ def write_asked() -> str:
         "CLASSES": CLASSES,
         "HAVE_CLASSES": HAVE_CLASSES,
         "NO_CLASSES": NO_CLASSES,
+        "AWAY": AWAY,
     }
     return write_program("asked.lua", values)
 

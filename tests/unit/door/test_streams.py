@@ -98,6 +98,18 @@ def test_texts_have_no_classes(tmp_path: Path, output: str, refused: bool) -> No
     asyncio.run(check())
 
 
+def test_classes_are_refused_while_nobody_says_of_what(tmp_path: Path) -> None:
+    asked = pb.ModelInferRequest(model_name="echo", outputs=[classes_of("LABEL", 1)])
+
+    async def check() -> None:
+        admitted = await admit(tmp_path / "api.keys", repeat(asked.SerializeToString()))
+        with patch.object(Triton, "ask", AsyncMock(side_effect=Refused(503, "busy"))):
+            assert [message async for message in admitted] == []
+        assert admitted.refused and admitted.refused.status == 503
+
+    asyncio.run(check())
+
+
 def test_an_answer_with_status_says_that_it_is_the_last_one(tmp_path: Path) -> None:
     """As in Triton's own streams: some clients read until then."""
 
