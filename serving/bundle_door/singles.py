@@ -13,15 +13,13 @@ from bundle_door.front.messages import INFER
 from bundle_door.http_process import HttpProcess
 from bundle_door.paths.candidates import Sharing
 from bundle_door.requests import ANSWERED_BY, Request, note_of
+from bundle_door.streams import code_of
 from bundle_door.triton import status_of
 from bundle_door.watching.observed import GRPC
 from bundle_door.wire.calls import CallFailed
 from bundle_door.wire.over_http import GRPC_TYPE
 from bundle_serving.process.faults import forget_frames
 from bundle_serving.protocol.kserve import pb
-
-# What the door says where it has no room for a message.
-BUSY = grpc.StatusCode.UNAVAILABLE
 
 
 class Failed(Refused):
@@ -53,7 +51,7 @@ class Singles:
         answer = await self._admit(request, named)
         del request
         if isinstance(answer, Refused):
-            code = answer.code if isinstance(answer, Failed) else BUSY
+            code = answer.code if isinstance(answer, Failed) else code_of(answer)
             await context.abort(code, str(answer))
             raise answer  # which never comes to it
         if version := answer.headers.get(ANSWERED_BY):
@@ -85,6 +83,7 @@ class Singles:
             asked = pb.ModelInferRequest.FromString(message)
             asked.model_name = named["model"]
             message = asked.SerializeToString()
+            await self._triton.refuse_classes_of(message)  # Envoy asked of the live version's
         try:
             body = await self._triton.infer_message(message, request.onwards)
         except CallFailed as failed:

@@ -45,7 +45,12 @@ CODES = {
     401: grpc.StatusCode.UNAUTHENTICATED,
     408: grpc.StatusCode.DEADLINE_EXCEEDED,
     503: grpc.StatusCode.UNAVAILABLE,
+    504: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
+
+
+def code_of(refused: Refused) -> grpc.StatusCode:
+    return CODES.get(refused.status, grpc.StatusCode.INTERNAL)
 
 
 AnswerSingle = Callable[[bytes, "grpc.aio.ServicerContext[bytes, bytes]"], Awaitable[bytes]]
@@ -301,12 +306,11 @@ class Streams:
         except grpc.aio.AioRpcError as error:
             await context.abort(error.code(), error.details() or "")
         except Refused as refused:
-            code = CODES.get(refused.status, grpc.StatusCode.INTERNAL)
-            await context.abort(code, str(refused))
+            await context.abort(code_of(refused), str(refused))
         finally:
             del self._open[task]
         if admitted.refused:
-            await context.abort(CODES[admitted.refused.status], str(admitted.refused))
+            await context.abort(code_of(admitted.refused), str(admitted.refused))
 
     async def _with_status(
         self, messages: AsyncIterator[bytes], timeout: float | None

@@ -6,6 +6,7 @@ from errno import EMFILE
 from pathlib import Path
 from unittest.mock import AsyncMock, Mock, patch
 
+import grpc
 import pytest
 
 from bundle_door.access import key_file
@@ -15,7 +16,7 @@ from bundle_door.answers import Refused
 from bundle_door.door import MOST_BYTES, watch_memory
 from bundle_door.limits import Limits, Load
 from bundle_door.requests import Request
-from bundle_door.streams import Admitted, Streams
+from bundle_door.streams import Admitted, Streams, code_of
 from bundle_door.triton import TEXTS, Triton
 from bundle_door.wire.inference import classes_of
 from bundle_serving.protocol.kserve import pb
@@ -103,9 +104,9 @@ def test_classes_are_refused_while_nobody_says_of_what(tmp_path: Path) -> None:
 
     async def check() -> None:
         admitted = await admit(tmp_path / "api.keys", repeat(asked.SerializeToString()))
-        with patch.object(Triton, "ask", AsyncMock(side_effect=Refused(503, "busy"))):
+        with patch.object(Triton, "ask", AsyncMock(side_effect=Refused(500, "hangs"))):
             assert [message async for message in admitted] == []
-        assert admitted.refused and admitted.refused.status == 503
+        assert admitted.refused and code_of(admitted.refused) == grpc.StatusCode.INTERNAL
 
     asyncio.run(check())
 
