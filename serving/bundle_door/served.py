@@ -174,8 +174,9 @@ class Served:
     def history(self) -> dict[str, list[dict[str, Any]]]:
         """The events of each pipeline, as far as the repository is a folder here; read again where
         they have changed: of some years it takes a while, in which nothing else is answered."""
-        if (stamp := self._find_stamp()) != self._history[0]:
-            self._history = stamp, self._read(HISTORY) or {}
+        stamp, known = self._find_stamp(), self._history
+        if stamp != known[0] and ((found := self._read(HISTORY)) is not None or not stamp):
+            self._history = stamp, found or {}
         return self._history[1]
 
     async def _ask(self) -> list[dict[str, Any]]:

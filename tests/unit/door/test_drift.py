@@ -139,6 +139,11 @@ def test_another_version_is_known_as_soon_as_it_is_live(tmp_path: Path) -> None:
         os.utime(history, (version, version))
         assert [each["version"] for each in asyncio.run(served.pipelines())] == [str(version)]
         assert served.history() is served.history()  # of years it is long
+    known = served.history()
+    history.write_text("{")  # as with too many open files, it cannot be read just now
+    assert served.history() == known
+    history.write_text("{}")
+    assert served.history() == {}
 
 
 def test_a_share_is_of_a_candidate_alone(tmp_path: Path) -> None:
