@@ -84,13 +84,15 @@ def _write(file: Path, clients: dict[str, Client]) -> None:
     unfinished.chmod(0o644)
     _sync(unfinished)
     unfinished.replace(file)
-    _sync(file.parent)
+    with suppress(OSError):  # some file systems sync no folder
+        _sync(file.parent)
 
 
 def _sync(path: Path) -> None:
-    with suppress(OSError):  # some file systems sync no folder
-        descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
         os.fsync(descriptor)
+    finally:
         os.close(descriptor)
 
 
