@@ -120,7 +120,8 @@ class Images:
         used = {each.attrs["ImageID"] for each in engine.containers.list(all=True, sparse=True)}
         found = engine.images.list(filters={"label": f"{PROJECT}={self._compose.project}"})
         for service in RELEASED if registry else ():
-            found += engine.images.list(name_released(registry, service).rpartition(":")[0])
+            pulled = engine.images.list(name_released(registry, service).rpartition(":")[0])
+            found += [each for each in pulled if each.tags]  # else it was named by its digest
         return [
             (list_names(each), each.attrs["Size"], datetime.fromisoformat(each.attrs["Created"]))
             for each in {each.id: each for each in found}.values()
