@@ -2,7 +2,7 @@
 pipeline, and loaded again after a restart."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -104,14 +104,17 @@ def go_on_if_failing(told: str) -> Iterator[None]:
         console.note(f"{told}: {why}")
 
 
-def lay_out(settings: Settings, engine: Engine) -> dict[str, bool]:
+def lay_out(settings: Settings, engine: Engine, stuck: Container[str] = ()) -> dict[str, bool]:
     """The repository is not in a backup, and may be as an earlier bundle, other settings, another
     machine or a command that was killed had it. Elsewhere an upload would remove what is live and
-    is not laid out. Returns the ensembles that are now, with whether that changed them."""
+    is not laid out. Returns the ensembles that are now, with whether that changed them; `stuck` are
+    those that stay as they are."""
     laid_out = {}
     for pipeline in pipelines.others():
         Shared(settings, pipeline).pull()
     for version in read_remembered(and_others=place.find(settings) is not None):
+        if version.pipeline.ensemble in stuck:
+            continue
         before = layouts.hash_layout(version.pipeline)
         with go_on_if_failing(f"{version.title} cannot be laid out"):
             layouts.lay_out_alone(version, settings, engine)

@@ -63,7 +63,7 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         if seed and not recover(known, seed, shared) and known:
             flavour.stack_of(known).stop()
             recover(None, seed, shared)
-        _recover_beside(state.load(), settings)
+        stuck = _recover_beside(state.load(), settings)
         console.note(f"flavour {name}: {why}")
         if not stack.many:
             _note_cores(settings.cores)
@@ -81,7 +81,8 @@ def bring_up(settings: Settings, command: str = "up") -> State:
             with _begun(version, seed, shared, as_before):
                 lay_out_alone(version, settings, stack.engine)
                 _keep_beside(pipelines.find_noted())
-                beside, many = loaded_beside.lay_out(settings, stack.engine), stack.many
+                many = stack.many
+                beside = loaded_beside.lay_out(settings, stack.engine, () if many else stuck)
                 shared.push_all()
                 loads = many.list_pipelines(settings, version, beside) if many else {}
                 server = _serve(stack, settings, version, loads, settled)
@@ -93,11 +94,15 @@ def bring_up(settings: Settings, command: str = "up") -> State:
         return server
 
 
-def _recover_beside(known: State | None, settings: Settings) -> None:
-    """What was killed about the pipelines that come with the main one."""
+def _recover_beside(known: State | None, settings: Settings) -> list[str]:
+    """What was killed about the pipelines that come with the main one. Returns the ensembles for
+    which the running server prevents it: it may still be loading what would be removed."""
     running = known if known and flavour.stack_of(known).alive() else None
-    for version in loaded_beside.read_remembered():
-        recover(running, version, Shared(settings, version.pipeline))
+    return [
+        version.pipeline.ensemble
+        for version in loaded_beside.read_remembered()
+        if not recover(running, version, Shared(settings, version.pipeline))
+    ]
 
 
 def _note_cores(wanted: int) -> None:

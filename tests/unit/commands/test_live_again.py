@@ -109,6 +109,7 @@ def test_what_an_earlier_bundle_or_other_settings_laid_out_is_as_it_has_to_be_no
     laid_out = loaded_beside.lay_out(SETTINGS, CPU)
     assert laid_out == {ONE.ensemble: True, OTHER.ensemble: False}
     assert not any(loaded_beside.lay_out(SETTINGS, CPU).values())
+    assert not loaded_beside.lay_out(SETTINGS, CPU, stuck=laid_out)
     monkeypatch.setattr(layouts, "lay_out", Mock(side_effect=KeyError("crop")))
     assert loaded_beside.lay_out(SETTINGS, CPU) == {}
     monkeypatch.setattr(loaded_beside, "load", load := Mock())

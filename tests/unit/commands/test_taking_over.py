@@ -188,7 +188,7 @@ def test_what_was_killed_beside_the_main_one_is_undone(
     monkeypatch.setattr(loaded_beside, "read_remembered", lambda: [version])
     monkeypatch.setattr(up, "Shared", MagicMock())
     monkeypatch.setattr(up, "recover", lambda server, *_: done.append(f"recovered {bool(server)}"))
-    up._recover_beside(KNOWN, SETTINGS)
+    assert up._recover_beside(KNOWN, SETTINGS) == [version.pipeline.ensemble]  # it was not
     assert done == [f"recovered {is_running}"]
 
 
