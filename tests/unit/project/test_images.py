@@ -61,6 +61,13 @@ def test_the_workflow_asks_for_the_images_that_are_used() -> None:
         assert found and found[1].replace("${TRITON_TAG}", '"$tag"') in workflow
 
 
+def test_each_stage_is_named_as_an_image_may_be() -> None:
+    """Newer builders look for an image of that name: Docker 28.5 refuses `export-`, 20.10 not."""
+    for file in (ROOT / "docker" / "Dockerfile", *DOCKERFILES):
+        for name in re.findall(r"^FROM \S+ AS (\S+)", file.read_text(), re.MULTILINE):
+            assert re.fullmatch(r"[a-z0-9]+([._-][a-z0-9]+)*", name), (file, name)
+
+
 def test_the_images_user_can_read_what_a_umask_hides() -> None:
     """Of a clone that only its owner reads (umask 077). The rest is for root, who builds."""
     roots = r" /requirements/|docker/pip-install|docker/steps/as-owner /usr"
