@@ -103,6 +103,8 @@ class Compose:
             "FROM": "",  # what that names, make has taken in
             "REVISION": find_revision(),
             "REGISTRY": "",  # what is there, make has fetched
+            # Where the engine keeps them, each build of the same would be another image.
+            "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
         }
         for each in parts.find("compose"):
             own |= each.list_variables()

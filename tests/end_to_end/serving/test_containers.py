@@ -122,6 +122,16 @@ def test_it_serves_again_after_a_restart(served: Project, container: Any) -> Non
 
 
 @on_a_cpu
+def test_another_build_of_the_same_is_the_same_image(
+    served: Project, container: Any, engine: docker.DockerClient
+) -> None:
+    """Engines that keep the time of each build beside the image made it another one."""
+    name, pinned = str(container.attrs["Config"]["Image"]), str(container.image.id)
+    served.made("up")
+    assert engine.images.get(name).id == pinned
+
+
+@on_a_cpu
 def test_the_server_image_stays_small(container: Any, engine: docker.DockerClient) -> None:
     base = engine.images.get("debian:bookworm-slim").attrs["Size"]
     assert container.image.attrs["Size"] - base < MOST_ADDED_BYTES
