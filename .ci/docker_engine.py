@@ -1,11 +1,13 @@
 """Make a working Docker engine available on a Debian 12 machine that runs no systemd.
 
-Usage (as root):  python3 .ci/docker_engine.py [--arm64]
+Usage (as root):  python3 .ci/docker_engine.py [--newest] [--arm64]
 
 Installs what is missing (the engine, the Compose and buildx plugins of the calling user), starts
 dockerd when it does not answer, and makes sure of the base image `debian:bookworm-slim`. What is
 there already is left alone, so calling it again costs next to nothing. The engine keeps running
-afterwards. With --arm64, also makes the base image for ARM64; qemu-user-static must be there to run
+afterwards. With --newest, the engine, its client and the plugins are those of the next Debian, from
+/opt/docker-newest, and images are kept in containerd, as Docker 29 does; no other engine may run
+then. With --arm64, also makes the base image for ARM64; qemu-user-static must be there to run
 its programs. Exit status: 0 when all of it is in place, 1 with the reason on standard error.
 """
 
@@ -22,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 SUITE = "bookworm"
@@ -40,6 +42,12 @@ PACKAGES = {
 # Debian 12 has neither plugin; Debian 13's need nothing but a libc6 that Debian 12's satisfies.
 PLUGIN_SUITE = "trixie"
 PLUGINS = {"docker-compose": "compose", "docker-buildx": "buildx"}
+
+# What is newest in Debian. It needs no newer libc6 either, except for its runc: Debian 12's does.
+NEWEST_SUITE = "forky"
+NEWEST_PACKAGES = ("docker.io", "docker-cli", "containerd", *PLUGINS)
+NEWEST = Path("/opt/docker-newest")
+NEWEST_IMAGES = Path("/var/lib/docker-newest")
 
 ENGINE_LOG = Path("/var/log/dockerd-ci.log")
 LOCK = Path("/run/lock/docker-engine-ci.lock")
@@ -195,12 +203,11 @@ def ensure_packages() -> str:
     return f"installed {' '.join(missing)}"
 
 
-def download_packages(names: list[str], folder: Path) -> None:
-    """Download NAMES' .deb files of PLUGIN_SUITE, out of sight of the system's own apt."""
-    sources = folder / "plugins.sources"
+def download_packages(names: Iterable[str], suite: str, folder: Path) -> None:
+    """Download NAMES' .deb files of SUITE, out of sight of the system's own apt."""
+    sources = folder / "suite.sources"
     sources.write_text(
-        f"Types: deb\nURIs: {mirror()}\nSuites: {PLUGIN_SUITE}\nComponents: main\n"
-        f"Signed-By: {KEYRING}\n"
+        f"Types: deb\nURIs: {mirror()}\nSuites: {suite}\nComponents: main\nSigned-By: {KEYRING}\n"
     )
     settings = {
         "Dir::Etc::SourceList": sources,
@@ -218,12 +225,18 @@ def download_packages(names: list[str], folder: Path) -> None:
     run("apt-get", *options, "download", *names, cwd=folder)
 
 
-def install_plugin(package: Path, name: str, scratch: Path) -> None:
-    run("dpkg-deb", "-x", package, scratch / name)
+def unpack(names: Iterable[str], suite: str, scratch: Path) -> None:
+    """Into SCRATCH/root."""
+    download_packages(names, suite, scratch)
+    for package in scratch.glob("*.deb"):
+        run("dpkg-deb", "-x", package, scratch / "root")
+
+
+def install_plugin(name: str, root: Path) -> None:
     folder = Path.home() / ".docker" / "cli-plugins"
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / f".{name}.part"
-    shutil.copyfile(scratch / name / "usr/libexec/docker/cli-plugins" / name, part)
+    shutil.copyfile(root / "usr/libexec/docker/cli-plugins" / name, part)
     part.chmod(0o755)
     part.replace(folder / name)
 
@@ -238,14 +251,25 @@ def ensure_plugins() -> str:
         return "all there"
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
-        download_packages(missing, scratch)
+        unpack(missing, PLUGIN_SUITE, scratch)
         for name in missing:
-            (package,) = scratch.glob(f"{name}_*.deb")
-            install_plugin(package, name, scratch)
+            install_plugin(name, scratch / "root")
     for name in missing:
         if plugin_version(name) is None:
             raise EngineError(f"docker {PLUGINS[name]} does not work although it is installed")
     return f"installed {' '.join(missing)}"
+
+
+def ensure_newest() -> str:
+    """All of its plugins too: they are what builds images and reads Compose files."""
+    fetched = not (NEWEST / "usr/sbin/dockerd").exists()
+    if fetched:
+        with tempfile.TemporaryDirectory(dir=NEWEST.parent) as folder:
+            unpack(NEWEST_PACKAGES, NEWEST_SUITE, Path(folder))
+            shutil.move(Path(folder) / "root", NEWEST)
+    for name in PLUGINS:
+        install_plugin(name, NEWEST)
+    return f"{'unpacked' if fetched else 'there'}; its programs are in {NEWEST}/usr/bin and sbin"
 
 
 def engine_works() -> bool:
@@ -265,6 +289,10 @@ def processes(wanted: Callable[[Path], bool]) -> Iterator[int]:
 
 def is_engine(process: Path) -> bool:
     return (process / "comm").read_text().strip() == "dockerd"
+
+
+def is_newest(process: Path) -> bool:
+    return (process / "exe").resolve() == NEWEST / "usr/sbin/dockerd"
 
 
 def is_engine_child(process: Path) -> bool:
@@ -318,10 +346,16 @@ def clear_leftovers() -> None:
         shared.unlink(missing_ok=True)
 
 
-def start_engine() -> None:
+def start_engine(newest: bool) -> None:
+    command, environment = ["/usr/sbin/dockerd"], {**os.environ}
+    if newest:
+        command = [str(NEWEST / "usr/sbin/dockerd"), "--data-root", str(NEWEST_IMAGES)]
+        command += ["--feature", "containerd-snapshotter=true"]
+        environment["PATH"] = f"{NEWEST}/usr/bin:{NEWEST}/usr/sbin:{environment['PATH']}"
     with ENGINE_LOG.open("wb") as log:
         engine = subprocess.Popen(
-            ["/usr/sbin/dockerd"],
+            command,
+            env=environment,
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -337,8 +371,10 @@ def start_engine() -> None:
         raise EngineError(f"{tail}\ndockerd {reason}; the whole log is {ENGINE_LOG}")
 
 
-def ensure_engine() -> str:
+def ensure_engine(newest: bool) -> str:
     if engine_works():
+        if newest != any(processes(is_newest)):
+            raise EngineError("another engine answers here already: stop it (pkill dockerd)")
         return "answers already"
     # One that runs may be starting, ending or restarting its containerd: it gets some time.
     wait_until(lambda: engine_works() or not any(processes(is_engine)), MUTE_LIMIT_S)
@@ -346,7 +382,7 @@ def ensure_engine() -> str:
         return "answers now"
     kill_all(is_engine)
     clear_leftovers()
-    start_engine()
+    start_engine(newest)
     return f"started, log in {ENGINE_LOG}"
 
 
@@ -397,17 +433,20 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--arm64", action="store_true", help="the base image for ARM64 too")
-    arm64 = parser.parse_args(argv).arm64
+    parser.add_argument("--newest", action="store_true", help="the next Debian's engine")
+    asked = parser.parse_args(argv)
     try:
         if os.geteuid() != 0:
             raise EngineError("needs to run as root")
         with alone():
             step("packages", ensure_packages)
+            if asked.newest:
+                step("newest engine", ensure_newest)
             step("plugins", ensure_plugins)
-            step("engine", ensure_engine)
+            step("engine", lambda: ensure_engine(asked.newest))
             own = run("dpkg", "--print-architecture").strip()
             step(f"image {BASE_IMAGE}", lambda: ensure_base_image(BASE_IMAGE, own))
-            if arm64:
+            if asked.arm64:
                 step(f"image {ARM64_IMAGE}", lambda: ensure_base_image(ARM64_IMAGE, "arm64"))
     except EngineError as error:
         print(f"docker_engine: {error}", file=sys.stderr)
