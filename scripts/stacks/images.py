@@ -64,7 +64,7 @@ class Images:
         if built.returncode:
             self._compose.read()  # says it if COMPOSE_OVERRIDE is wrong
             cause = f"the image of {service} cannot be built"
-            remedy = "try again (behind a company proxy: docs/operating.md)"
+            remedy = "run make doctor, or try again (behind a company proxy: docs/operating.md)"
             if watched:
                 raise UserError(f"{cause}: see above", remedy)
             require_done(built, cause, remedy)
