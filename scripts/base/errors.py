@@ -86,7 +86,10 @@ def run_guarded(main: Callable[[], int | None]) -> int:
     except KeyboardInterrupt as interrupt:
         return _end_interrupted(interrupt)
     except BrokenPipeError:
-        sys.stderr.close()
+        # What is left in the buffers would fail again when Python exits.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for output in (1, 2):
+            os.dup2(nowhere, output)
         return 0
     except Exception as fault:
         if refused := of_the_machine(fault):
