@@ -252,7 +252,8 @@ def test_answers_are_read_where_it_depends_on_them(
         return Answer(b"{}")
 
     keeps = Capturing(read_keep(keep), Captures(tmp_path, 1_000_000, 30), Observed()).keep(answer)
-    asyncio.run(keeps(Request("POST", "/classify", {}, {}, [JPEG]), {}))  # type: ignore[arg-type]
+    request = Request("POST", "/classify", {}, {}, [JPEG])
+    asyncio.run(asyncio.wait_for(keeps(request, {}), None))
     assert read.called == is_read
 
 
@@ -335,8 +336,9 @@ def test_what_is_kept_is_told_line_by_line(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize("known", [b"{}", b'[["one", "\xff"]]'])
 def test_a_list_that_is_none_is_refused(tmp_path: Path, known: bytes) -> None:
     route, _ = Capturing(NOTHING, Captures(tmp_path, 1_000_000, 30), Observed()).routes()
+    request = Request("POST", "", {}, {}, [known])
     with pytest.raises(Refused, match="the list of ids and times") as refused:
-        asyncio.run(route.handlers["POST"](Request("POST", "", {}, {}, [known]), {}))  # type: ignore[arg-type]
+        asyncio.run(asyncio.wait_for(route.handlers["POST"](request, {}), None))
     assert refused.value.status == 400
 
 

@@ -195,7 +195,7 @@ def test_binary_data_fits_its_shape(size: int, binary: bytes, cause: str) -> Non
         (b"", "truncated"),
         (b"[" * 1000, "Expected `object`"),
         (b'{"inputs":' + b"[" * 1000, "Expected `object`"),
-        (b'{"inputs":[{"data":' + b"[" * 10_000, "nested too deep"),
+        (b'{"inputs":[{"data":' + b"[" * 1_000_000, "nested too deep"),
         (b'{"id":"\xff"}', "not UTF-8"),
         (b'{"inputs":[]}]', "trailing characters"),
         (b'{"inputs":[],"parameters":{"binary_data_output":1}}', "must be true or false"),
