@@ -94,6 +94,8 @@ def test_a_line_that_was_cut_off_goes(
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_a_name_that_the_file_has_to_quote(form: str, stand_in: StandIn, tmp_path: Path) -> None:
+    if form == "parquet":
+        pytest.importorskip("pyarrow.parquet")
     odd = tmp_path / 'a "b", c\nd\re\udcff.jpg'
     odd.write_bytes(b"mug")
     asked = "--url", stand_in.url, "--out", str(tmp_path / f"labels.{form}"), str(odd)

@@ -46,6 +46,7 @@ def pack() -> None:
     with patch.dict("os.environ", TO=DISK):
         run("pack", {
             f"{COMMANDS}.pack.served": MagicMock(),
+            f"{COMMANDS}.pack.files.require_new": lambda _: None,
             f"{COMMANDS}.pack.pack.write": lambda *_: ("cpu", "local"),
             f"{COMMANDS}.pack.disk.measure_occupied": lambda _: 1_234_567_890,
         })  # fmt: skip

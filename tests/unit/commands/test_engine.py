@@ -139,6 +139,7 @@ def test_what_others_are_not_to_read(
         monkeypatch.setattr(containers, name, Mock())
     monkeypatch.setattr(stack.compose, "list_started_here", list)
     monkeypatch.setattr(stack.compose, "find_beside", lambda: [OfDocker()])
+    monkeypatch.setattr(stack.compose, "remove_networks", lambda _: None)
     monkeypatch.setattr(stack, "_compose_up", Mock())
     monkeypatch.setattr(stack, "_configure", lambda _: {"services": {"ports": {}}})
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
+import psutil
 import pytest
 
 from tests import project
@@ -57,13 +58,12 @@ def test_what_goes_on_writing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_hangs_is_ended_with_all_that_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(project, "LONGEST_S", 1)
     mark = f"never{os.getpid()}"
-    sleep = f"subprocess.run(['sh', '-c', ': {mark}; sleep 999; true'])"
+    words = ["sh", "-c", f": {mark}; sleep 999; true"]
     with pytest.raises(AssertionError, match="wrote nothing more, and did not end"):
-        run(f"import subprocess; {sleep}")
+        run(f"import subprocess; subprocess.run({words})")
 
     def is_gone() -> bool:
-        listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
-        return f"sh -c : {mark}" not in listed
+        return words not in [each.info["cmdline"] for each in psutil.process_iter(["cmdline"])]
 
     wait_until(is_gone, "the end of what it started")  # killed, and on a busy machine not yet ended
 

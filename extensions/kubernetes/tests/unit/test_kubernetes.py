@@ -465,6 +465,8 @@ def test_proofs_of_many_pipelines_fit_into_configmaps(target: Path, tmp_path: Pa
 
 def test_a_claim_is_made_once_and_stays_as_it_is(target: Path, tmp_path: Path) -> None:
     """Its maker may have made it larger, and no claim becomes smaller."""
+    if not shutil.which("kubectl"):
+        pytest.skip("kubectl is not installed")
     stack, wanted = KubernetesStack(Settings.load({}, tmp_path / ".env")), Mock(pipelines={})
     wanted.fingerprint = "v1"
     rendered = {each["kind"] for each in stack._render(wanted)}
