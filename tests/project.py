@@ -179,7 +179,8 @@ class Project:
                 (path / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, path / name)
         for wheel in (ROOT / "docker" / "export" / "wheels").glob("*.whl"):
-            os.link(wheel, path / "docker" / "export" / "wheels" / wheel.name)
+            with suppress(OSError):  # on another file system, who builds an image fetches them
+                os.link(wheel, path / "docker" / "export" / "wheels" / wheel.name)
         return cls(path, default_settings() | settings)
 
     def add_own_kind(self) -> None:
