@@ -21,6 +21,9 @@ from tests.project import Project, error_lines, picture, wait_until
 
 pytestmark = pytest.mark.long
 
+# Of the environment: where Docker is, and its plugins.
+KEPT = ("DOCKER_HOST", "DOCKER_CONFIG", "HOME", "PATH")
+
 # Somebody's who is not root, and none of this machine's.
 OWNER = 12_345
 SMALL = {"ARCH": "squeezenet1_1", "WEIGHTS": "random", "STEPS": "auto"}
@@ -41,7 +44,7 @@ class Alone:
         tools.mkdir()
         for name in ("docker", "curl"):
             (tools / name).symlink_to(str(shutil.which(name)))
-        kept = {name: os.environ[name] for name in ("DOCKER_HOST", "HOME") if name in os.environ}
+        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
         self.environment = kept | project.settings | {"PATH": str(tools)}
 
     def run(self, *command: str, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -188,7 +191,9 @@ def test_a_change_is_a_new_version(alone: Alone) -> None:
 
 
 @pytest.mark.rare
-def test_make_goes_on_with_what_compose_made_and_compose_with_what_make_did(alone: Alone) -> None:
+def test_make_goes_on_with_what_compose_made_and_compose_with_what_make_did(
+    alone: Alone, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alone.up()
     (alone.path / ".venv").symlink_to(Path(__file__).parents[3] / ".venv")
     project = alone.project
@@ -199,9 +204,8 @@ def test_make_goes_on_with_what_compose_made_and_compose_with_what_make_did(alon
     assert len(served) == 2
 
     # Without make's settings: they are written where Compose reads them.
-    alone.environment = {"PATH": alone.environment["PATH"]} | {
-        name: value for name, value in alone.environment.items() if name in ("DOCKER_HOST", "HOME")
-    }
+    kept = {name: alone.environment[name] for name in KEPT if name in alone.environment}
+    monkeypatch.setattr(alone, "environment", kept)
     assert alone.compose("up", "--detach").returncode == 0
     assert [each.id for each in of_checkout(alone.path)] == served
     assert {*served} == {*alone.compose("ps", "--quiet", "--no-trunc").stdout.split()}
@@ -232,7 +236,6 @@ def test_other_machines_are_let_in_without_make(alone: Alone) -> None:
 
 def test_down_leaves_nothing(alone: Alone, engine: docker.DockerClient) -> None:
     (alone.path / ".env").unlink(missing_ok=True)
-    alone.environment |= alone.project.settings
     alone.up()
     assert alone.compose("down", "--volumes", "--rmi", "local").returncode == 0
     assert of_checkout(alone.path) == []
