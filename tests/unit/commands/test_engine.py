@@ -233,7 +233,7 @@ def test_a_full_disk_is_told_where_an_image_is_built(monkeypatch: pytest.MonkeyP
     said = "failed to solve: write /var/lib/docker/x: no space left on device\n"
     built = subprocess.CompletedProcess([], 17, "", said)
     compose = Mock(project="birds", run=lambda *_, **__: built)
-    for terminal, remedy in ((False, "make room"), (True, "try again")):
+    for terminal, remedy in ((False, "make room"), (True, "run make doctor")):
         monkeypatch.setattr(console, "out", Mock(is_terminal=terminal, width=80))
         made = images.Images(Settings(DEFAULTS), compose, "")
         with pytest.raises(UserError, match="the image of server cannot be built") as refused:
