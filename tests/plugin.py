@@ -38,6 +38,9 @@ for name in list(os.environ):
         del os.environ[name]
 sys.dont_write_bytecode = False
 
+# Folders get the modes that tests give them; what a umask hides, they say themselves.
+os.umask(0o022)
+
 # PyTorch's threads wait by spinning, which takes the cores from the other worker and the servers.
 os.environ["OMP_NUM_THREADS"] = "1"
 

@@ -205,6 +205,7 @@ def test_versions_are_looked_at_once_for_all_reports(
     prune = import_module("scripts.commands.operate.prune")
     for name, value in (("BUILD", tmp_path), ("ROOT", tmp_path), ("_images", lambda _: iter(()))):
         monkeypatch.setattr(prune, name, value)
+    monkeypatch.setattr(prune.engines, "CACHE", tmp_path / "cache")
     monkeypatch.setattr(pipelines, "others", list)
     publish("one")
     for number in range(9):
