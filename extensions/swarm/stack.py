@@ -266,10 +266,12 @@ class SwarmStack(Servers):
     def image(self) -> str:
         """A name that each node has, and another one for another content: as it was pushed last, or
         for `make swarm-load`."""
-        image = self.images.find_server()
-        if pushed := image.attrs["RepoDigests"]:
-            return str(pushed[0])
-        name, tag = self.images.name("server"), str(image.id).removeprefix("sha256:")[:12]
+        image, name = self.images.find_server(), self.images.name("server")
+        # Where the engine keeps images in containerd, what was never pushed has a digest, too.
+        for exact in map(str, image.attrs["RepoDigests"]):
+            if exact.partition("@")[0] != name:
+                return exact
+        tag = str(image.id).removeprefix("sha256:")[:12]
         image.tag(name, tag)
         return f"{name}:{tag}"
 

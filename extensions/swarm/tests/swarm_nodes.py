@@ -61,7 +61,7 @@ class Node:
             *("--exec-root", f"{self.folder}/run", "--pidfile", f"{self.folder}/pid"),
             *("--bip", BRIDGES.format(self.number), "--cgroup-parent", f"/{self.name}"),
             *("--default-address-pool", f"base={POOLS.format(self.number)},size=26"),
-            *("--storage-driver", "overlay2"),
+            *_name_store(),
         ]
         with (self.folder / "log").open("ab") as log:
             self._engine = subprocess.Popen(
@@ -96,6 +96,13 @@ def of(count: int, folder: Path) -> Iterator[list[Node]]:
             node.start()
             nodes.append(node)
         yield nodes
+
+
+def _name_store() -> list[str]:
+    """As this machine's own engine keeps its images, which is what their ids depend on."""
+    driver = run("docker", "info", "--format", "{{.Driver}}").strip()
+    in_containerd = ["--feature", "containerd-snapshotter=true"]
+    return in_containerd if driver == "overlayfs" else ["--storage-driver", driver]
 
 
 def join(nodes: list[Node]) -> None:
