@@ -35,7 +35,7 @@ SWITCHES = "rollout", "rollback"
 OUTCOMES = {"serves": "live", "stayed": "stayed"}
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 CGROUPS = Path("/sys/fs/cgroup")
-# Of version 2 (this process's own group, then the container's) and of version 1.
+# Of version 2 and of version 1.
 LIMIT, USED, CACHED = 0, 1, 2
 OF_VERSION_2 = ("memory.max", "memory.current", "inactive_file")
 OF_VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
@@ -181,29 +181,33 @@ def _gauge(name: str, description: str, value: float) -> Gauge:
 
 
 def find_memory(groups: Path = CGROUPS, proc: Path = Path("/proc")) -> tuple[int, int]:
-    """Bytes in use, without what the kernel can drop at once, and the limit: of the smallest group
-    that has one, else the machine's."""
+    """Bytes in use, without what the kernel can drop at once, and the limit: of the group with the
+    smallest one, among those that this process is in, else the machine's."""
     machine = {
         name: 1024 * int(rest.split()[0])
         for name, _, rest in (
             line.partition(":") for line in (proc / "meminfo").read_text().splitlines()
         )
     }
-    total = machine["MemTotal"]
+    found = [(machine["MemTotal"], machine["MemTotal"] - machine["MemAvailable"])]
     for folder, names in _groups(groups, proc):
         with suppress(OSError, ValueError, StopIteration):
             limit = int((folder / names[LIMIT]).read_text())  # "max" is none
-            if limit < total:
-                used = int((folder / names[USED]).read_text())
-                statistics = (folder / "memory.stat").read_text().splitlines()
-                cached = next(line for line in statistics if line.startswith(f"{names[CACHED]} "))
-                return used - int(cached.split()[1]), limit
-    return total - machine["MemAvailable"], total
+            used = int((folder / names[USED]).read_text())
+            statistics = (folder / "memory.stat").read_text().splitlines()
+            cached = next(line for line in statistics if line.startswith(f"{names[CACHED]} "))
+            found.append((limit, used - int(cached.split()[1])))
+    limit, used = min(found, key=lambda each: each[0])
+    return used, limit
 
 
 def _groups(groups: Path, proc: Path) -> Iterator[tuple[Path, tuple[str, str, str]]]:
+    """Its own, and those around it: its user's, or a container's that has the machine's paths."""
     with suppress(OSError):
         for line in (proc / "self" / "cgroup").read_text().splitlines():
             if line.startswith("0::/"):
-                yield groups / line.removeprefix("0::/"), OF_VERSION_2
+                own = groups / line.removeprefix("0::/")
+                for folder in (own, *own.parents):
+                    if folder.is_relative_to(groups):
+                        yield folder, OF_VERSION_2
     yield groups / "memory", OF_VERSION_1

@@ -220,7 +220,7 @@ def machine(proc: Path, group: str) -> None:
 
 
 def write(folder: Path, **files: object) -> None:
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (folder / name.replace("__", ".")).write_text(f"{content}\n")
 
@@ -244,6 +244,19 @@ def test_memory_of_a_container_and_of_a_machine(tmp_path: Path) -> None:
     assert find_memory(tmp_path / "v1", tmp_path / "proc") == (2 * GB, 4 * GB)
     write(tmp_path / "none", memory__max="max")
     assert find_memory(tmp_path / "none", tmp_path / "proc") == (7 * GB, 8 * GB)
+
+
+def test_memory_where_a_group_around_the_servers_may_use_less(tmp_path: Path) -> None:
+    """As systemd lays them out for a user's service; `__` stands for a dot."""
+    of_user = "user.slice/user-1000.slice"
+    own = f"{of_user}/user@1000.service/app.slice/server.service"
+    machine(tmp_path / "proc", f"0::/{own}\n")
+    groups = tmp_path / "groups"
+    write(groups / own, memory__max=6 * GB, memory__current=2 * GB, memory__stat="inactive_file 0")
+    of_all = {"memory__current": 3 * GB, "memory__stat": f"inactive_file {GB // 2}"}
+    write(groups / of_user, memory__max=4 * GB, **of_all)
+    write(groups / "user.slice", memory__max="max", **of_all)
+    assert find_memory(groups, tmp_path / "proc") == (3 * GB - GB // 2, 4 * GB)
 
 
 def test_when_a_certificate_ends(tmp_path: Path) -> None:
