@@ -4,8 +4,8 @@
 
 Docker restarts programs (`restart: unless-stopped`), but resumes none; on the bare host nobody does
 either. Children of a killed program become ours, where its successor finds them. A program that
-never came up (START_FAILED) is not restarted; one that gave up (GIVEN_UP) only with --go-on, for
-hosts where nothing else restarts it.
+never came up (START_FAILED) is not restarted, nor one whose files are gone; one that gave up
+(GIVEN_UP) only with --go-on, for hosts where nothing else restarts it.
 """
 
 import ctypes
@@ -79,7 +79,12 @@ def main(argv: list[str]) -> int:
 
 def _one_life(command: list[str]) -> int:
     """The exit code; negative after a signal, and 0 after SIGTERM to us."""
-    program = os.posix_spawnp(command[0], command, os.environ)
+    try:
+        program = os.posix_spawnp(command[0], command, os.environ)
+    except FileNotFoundError:  # what it left running would hold the ports, where nobody finds it
+        log("keeper", f"{command[0]} is gone, moved or removed: the server ends")
+        _end_all()
+        return 0
 
     def stop(*_: FrameType | int | None) -> None:
         with suppress(ProcessLookupError):

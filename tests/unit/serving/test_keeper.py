@@ -45,9 +45,11 @@ time.sleep(600) if code == "-" else sys.exit(int(code))
 """
 
 
-def started(notes: Path, codes: str, *options: str) -> subprocess.Popen[bytes]:
+def started(
+    notes: Path, codes: str, *options: str, by: str | Path = sys.executable
+) -> subprocess.Popen[bytes]:
     """`codes`: how each start of the program ends."""
-    command = [sys.executable, "-m", "bundle_keeper.afresh", *options, sys.executable, "-c"]
+    command = [sys.executable, "-m", "bundle_keeper.afresh", *options, by, "-c"]
     return subprocess.Popen([*command, PROGRAM, str(notes), codes])
 
 
@@ -82,6 +84,17 @@ def test_a_killed_program_is_started_afresh_and_finds_its_children(tmp_path: Pat
     above.terminate()
     assert above.wait(30) == 0
     assert not any(psutil.pid_exists(number) for number in everyone)
+
+
+def test_where_a_program_is_gone_nothing_of_it_is_left(tmp_path: Path) -> None:
+    notes, python = tmp_path / "starts", tmp_path / "python"
+    python.symlink_to(sys.executable)
+    above = started(notes, "-,-", "--go-on", by=python)
+    ((first, child),) = wait_until(lambda: starts(notes), "the first start")
+    python.unlink()
+    os.kill(first, signal.SIGKILL)
+    assert above.wait(30) == 0
+    assert not psutil.pid_exists(child)
 
 
 def test_a_child_that_another_parent_has_waited_for_is_ended() -> None:
