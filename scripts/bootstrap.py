@@ -33,7 +33,8 @@ from scripts.base.paths import CPU_TORCH, PYTHON, REQUIREMENTS, ROOT, VENV, find
 STAMPS = VENV / "layers"
 OUR_PACKAGES = (ROOT / "serving", ROOT / "client")
 
-# Puts our packages on sys.path; the last file of a new environment.
+# Puts our packages on sys.path, by their way from it: the checkout can be moved. The last file of a
+# new environment.
 OURS = "triton_bundle.pth"
 
 # The stub of Triton's python backend needs numpy 1, whose last builds are for Python 3.12:
@@ -192,7 +193,7 @@ def _create() -> None:
             "move the folder to a disk that has links and runs programs, to a path without ':'",
         )
     (packages,) = (VENV / "lib").glob("python*/site-packages")
-    paths = "".join(f"{folder}\n" for folder in OUR_PACKAGES)
+    paths = "".join(f"{os.path.relpath(folder, packages)}\n" for folder in OUR_PACKAGES)
     (packages / OURS).write_text(paths)
 
 

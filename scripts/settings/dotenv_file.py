@@ -129,6 +129,14 @@ def project_name(environment: Mapping[str, str] = os.environ, dotenv: Path = DOT
     return name
 
 
+def name_by_make(dotenv: Path = DOTENV) -> str | None:
+    """The name under which make started what runs, if the user chose none."""
+    text = _read_text(dotenv)
+    return (
+        read(dotenv).get(NAME) if re.search(f"^{NAME}=.*{BY_MAKE}$", text, re.MULTILINE) else None
+    )
+
+
 def folder_name() -> str:
     """Compose's default project name, derived from the folder's name."""
     return re.sub(r"[^a-z0-9_-]", "", ROOT.name.lower()).lstrip("_-")

@@ -139,8 +139,16 @@ class Compose:
         return bool(found)
 
     def list_started_here(self) -> list[Container]:
-        """This checkout's containers, under any project name."""
-        return [each for each in self._list({"label": FOLDER}) if find_folder(each) in OF_CHECKOUT]
+        """This checkout's containers, under any project name; also those from before its folder was
+        moved, and none of the folder that it is a copy of."""
+        found = {each: find_folder(each) for each in self._list({"label": FOLDER})}
+        written = dotenv_file.name_by_make()
+        return [
+            each
+            for each, folder in found.items()
+            if folder in OF_CHECKOUT
+            or (each.labels[PROJECT] == written and not os.path.lexists(folder))
+        ]
 
     def list_containers(self, *labels: str) -> list[Container]:
         # An image that Compose built has the project too, and so has what a swarm runs of it.

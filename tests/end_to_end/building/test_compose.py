@@ -215,6 +215,8 @@ def test_make_goes_on_with_what_compose_made_and_compose_with_what_make_did(
     assert alone.compose("down").returncode == 0 and of_checkout(alone.path) == []
     assert alone.compose("up", "--wait").returncode == 0
     answers(project)
+    project.path = alone.path.rename(alone.path.with_name("moved"))
+    assert "no server" in project.make("status").stdout
     assert "cpu server stopped" in project.made("down")
     assert of_checkout(alone.path) == []
 

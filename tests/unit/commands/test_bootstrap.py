@@ -42,6 +42,26 @@ def test_what_takes_long_is_announced_first(tmp_path: Path) -> None:
     assert "cannot create a virtual environment" in done.stderr
 
 
+def test_its_folder_can_be_moved(tmp_path: Path) -> None:
+    was, now = tmp_path / "was", tmp_path / "now"
+    was.mkdir()
+    copy_bootstrap(was)
+    for name in ("serving/bundle_serving", "client/bundle_client"):
+        (was / name).mkdir(parents=True)
+        (was / name / "__init__.py").touch()
+    python = tmp_path / "python3"  # it has no pip: then nothing is installed
+    python.write_text(f"""#!/bin/sh
+[ "$1" = -m ] && exec {sys.executable} "$@" --without-pip
+exec {sys.executable} "$@"
+""")
+    python.chmod(0o755)
+    chosen = os.environ | {"PYTHON": str(python)}
+    subprocess.run([sys.executable, "-m", "scripts.bootstrap", "tools"], cwd=was, env=chosen)
+    was.rename(now)
+    finds = [f"{now}/.venv/bin/python", "-c", "import bundle_client, bundle_serving"]
+    subprocess.run(finds, cwd=tmp_path, check=True)
+
+
 @pytest.mark.parametrize("became", ["gone", "another"])
 def test_an_environment_without_its_python_is_told(became: str, tmp_path: Path) -> None:
     """As where the system has a later one since."""

@@ -20,11 +20,13 @@ def test_the_name_is_the_checkouts_own_and_one_that_is_given_wins(dotenv: Path) 
     assert project_name({}, dotenv) == own
     assert project_name({NAME: "mine"}, dotenv) == "mine"
     dotenv.write_text(f"{NAME}=theirs\n")
+    assert dotenv_file.name_by_make(dotenv) is None
     assert project_name({}, dotenv) == "theirs"
     assert project_name({NAME: "mine"}, dotenv) == "mine"
     # One that make wrote when the folder had another name.
     dotenv.write_text(f"{NAME}=moved-12345678{dotenv_file.BY_MAKE}\n")
     assert project_name({}, dotenv) == own
+    assert dotenv_file.name_by_make(dotenv) == "moved-12345678"
     with pytest.raises(UserError, match="Not Mine"):
         project_name({NAME: "Not Mine"}, dotenv)
 
