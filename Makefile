@@ -175,7 +175,7 @@ lint: $(LAYER)/check
 	@git rev-parse 2>/dev/null || { echo "error: lint asks git which files there are; run it in a clone" >&2; exit 1; }
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/mypy
-	.venv/bin/lint-imports --no-logo
+	.venv/bin/python -m mypy
+	.venv/bin/python .venv/bin/lint-imports --no-logo
 	.venv/bin/shellcheck $$(git grep --untracked -lE '^#!.*sh$$')
 	.venv/bin/hadolint $$(git ls-files '*Dockerfile')
