@@ -172,7 +172,8 @@ def test_what_a_umask_hides_is_named_in_the_log(alone: Alone) -> None:
 def test_a_network_of_ones_own_comes_and_goes(alone: Alone) -> None:
     own = alone.path / "own"
     own.mkdir()
-    os.chown(own, OWNER, OWNER)
+    if os.getuid() == 0:
+        os.chown(own, OWNER, OWNER)
     draw_network(own / "birds.onnx")
     alone.up(FROM="own/birds.onnx", ARCH="", WEIGHTS="")
     assert reason_not_to_trust(f"http://{alone.project.http}", "birds") is None
@@ -216,8 +217,8 @@ def test_make_goes_on_with_what_compose_made_and_compose_with_what_make_did(
     assert alone.compose("up", "--wait").returncode == 0
     answers(project)
     project.path = alone.path.rename(alone.path.with_name("moved"))
-    assert "no server" in project.make("status").stdout
     assert "cpu server stopped" in project.made("down")
+    project.path = project.path.rename(alone.path)
     assert of_checkout(alone.path) == []
 
 
