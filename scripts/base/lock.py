@@ -14,6 +14,7 @@ from pathlib import Path
 from scripts.base.errors import UserError
 from scripts.base.files import is_shared
 from scripts.base.paths import ROOT
+from scripts.base.reader import may_read
 
 OF_CHANGES = ROOT / "build" / "lock"
 # A lock of its own: to revoke a key is not to wait for a build.
@@ -21,8 +22,6 @@ OF_KEYS = ROOT / "build" / "keys.lock"
 # Of two commands that add a pipeline of one name, each would remove what the other one wrote.
 OF_ADDITIONS = ROOT / "build" / "additions.lock"
 HANDS_OFF = ROOT / "build" / "key" / "hands-off"
-# The server's user and group in a container, shared with nobody else. It reads through the group.
-READER = 65532
 
 LOOK_S = 0.2
 LONGEST_S = 1800  # the longest commands but one, make tune
@@ -83,14 +82,14 @@ def find_holder(path: Path) -> str:
         os.close(descriptor)
 
 
-def private(path: Path, container: int | None = None) -> Path:
-    """Created if missing, and only for its owner, the group that shares the checkout, or that of a
-    container: all who can open a file can lock it."""
+def private(path: Path, for_containers: bool = False) -> Path:
+    """Created if missing, and only for its owner, the group that shares the checkout, or that of
+    containers: all who can open a file can lock it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(PermissionError):  # it is a colleague's, who has seen to it
         path.touch(0o600)
-        of_container = path.stat().st_gid == container
-        path.chmod(0o660 if is_shared() else 0o640 if of_container else 0o600)
+        for_group = for_containers and may_read(path)
+        path.chmod(0o660 if is_shared() else 0o640 if for_group else 0o600)
     return path
 
 
@@ -120,14 +119,14 @@ def _note(descriptor: int) -> str:
 def hands_off_file() -> Path:
     """Tells the keeper to wait while it is locked; the server's container mounts its folder, whose
     init gives it the group."""
-    return private(HANDS_OFF, READER)
+    return private(HANDS_OFF, for_containers=True)
 
 
 @contextlib.contextmanager
 def hands_off(path: Path = HANDS_OFF) -> Iterator[None]:
     """While this command changes what is loaded, and others perhaps, the keeper restores nothing
     (bundle_keeper.hands)."""
-    descriptor = os.open(private(path, READER), os.O_RDWR | os.O_CLOEXEC)
+    descriptor = os.open(private(path, for_containers=True), os.O_RDWR | os.O_CLOEXEC)
     try:
         _take(descriptor, KEEPER_S, fcntl.LOCK_SH)
         _leave_note(descriptor)

@@ -6,9 +6,10 @@ import secrets
 from pathlib import Path
 
 from bundle_serving.process import guard
-from scripts.base import files, lock
+from scripts.base import files
 from scripts.base.errors import UserError
 from scripts.base.paths import ROOT
+from scripts.base.reader import may_read
 
 PATH = ROOT / "build" / "key" / "admin.key"
 SHOWN = PATH.relative_to(ROOT)
@@ -25,7 +26,7 @@ def ensure() -> Path:
     status = PATH.stat()
     try:
         if not (files.is_shared() and status.st_uid != os.geteuid()):  # a colleague's
-            for_group = status.st_gid == lock.READER or files.is_shared()
+            for_group = may_read(PATH) or files.is_shared()
             PATH.chmod(0o640 if for_group else 0o600)
     except PermissionError:
         raise UserError(

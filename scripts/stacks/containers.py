@@ -20,6 +20,7 @@ from scripts.artefacts.step import Place, Step
 from scripts.base import console, files, lock, ports
 from scripts.base.errors import UserError
 from scripts.base.paths import IN_CONTAINERS, ROOT
+from scripts.base.reader import READER, may_read
 from scripts.recipes import pipelines
 from scripts.recipes.layout import CPU
 from scripts.repository import live
@@ -361,7 +362,7 @@ class DockerStack:
     def let_containers_read(self, path: Path) -> None:
         """A secret in build/, through the group of their user."""
         inside = str(Path(IN_CONTAINERS) / path.relative_to(ROOT))
-        script = f'chgrp {lock.READER} "$0" && chmod 640 "$0"'
+        script = f'chgrp {READER} "$0" && chmod 640 "$0"'
         self.compose.run_once("init", "sh", "-c", script, inside)
 
     def remove_all(self) -> None:
@@ -397,8 +398,7 @@ def _is_for_containers(path: Path) -> bool:
     """Their user reads it through its group, in a folder that all may enter."""
     if not path.exists():
         return False
-    status = path.stat()
-    for_group = status.st_gid == lock.READER and status.st_mode & 0o040
+    for_group = may_read(path) and path.stat().st_mode & 0o040
     return bool(for_group and path.parent.stat().st_mode & 0o001)
 
 
@@ -415,7 +415,7 @@ def _give(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     if os.getuid() == 0:
         checkout = ROOT.stat()
-        owner = (checkout.st_uid, checkout.st_gid) if checkout.st_uid else (lock.READER,) * 2
+        owner = (checkout.st_uid, checkout.st_gid) if checkout.st_uid else (READER,) * 2
         (folder / "cache").mkdir(exist_ok=True)
         # Links in it themselves: steps write there, and what they lead to is not to be given away.
         top = folder.resolve()  # which may be another disk's
@@ -424,4 +424,4 @@ def _give(folder: Path) -> None:
                 os.lchown(path, *owner)
         for secret in (admin_key.PATH, exposure.FOLDER / PRIVATE_KEY):
             if secret.exists():
-                os.lchown(secret, owner[0], lock.READER)
+                os.lchown(secret, owner[0], READER)

@@ -52,10 +52,10 @@ def why_not_served() -> str | None:
         return obstacle
     with suppress(DockerException, OSError):  # a proxy before the engine may not let it be asked
         options = " ".join(docker.from_env(timeout=10).info().get("SecurityOptions") or [])
-        if re.search(r"\bname=(rootless|userns)\b", options):
+        if re.search(r"\bname=userns\b", options):
             return (
                 "Docker gives containers other users here, who cannot own build/ "
-                "(no rootless Docker or userns-remap: docs/limits.md)"
+                "(no userns-remap: docs/limits.md)"
             )
     return None
 

@@ -18,7 +18,7 @@ from bundle_serving.health import reason_not_to_trust
 from bundle_serving.process.main_pipeline import DEFAULT as PIPELINE
 from scripts.artefacts.manifest import read_pins
 from scripts.base.errors import UserError
-from scripts.base.lock import READER
+from scripts.base.reader import READER
 from scripts.settings.settings import DEFAULTS, Settings
 from scripts.stacks.compose import PROJECT, Compose
 from scripts.stacks.images import Images

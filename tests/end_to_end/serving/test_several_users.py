@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,10 +28,13 @@ class User(Project):
     uid: int = 0
     gid: int = 0
 
+    # A command that its commands are run by, as root.
+    by: Sequence[str] = ()
+
     def run(self, *command: str, **settings: str) -> subprocess.CompletedProcess[str]:
         drop = ["setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups"]
         return subprocess.run(
-            [*drop, *command],
+            [*self.by, *drop, *command],
             cwd=self.path,
             env=self.environment(**settings) | {"HOME": str(self.path.parent)},
             capture_output=True,

@@ -20,7 +20,7 @@ from bundle_client import __version__
 from scripts import bootstrap
 from scripts.artefacts.manifest import read_pins
 from scripts.artefacts.step import Step
-from scripts.base import console, files, interrupts, lock
+from scripts.base import console, files, interrupts, reader
 from scripts.base.errors import UserError, run_guarded
 from scripts.base.paths import ROOT
 from scripts.server import up
@@ -199,7 +199,7 @@ def test_a_key_is_not_for_containers_in_a_folder_that_a_umask_hides(
     assert not containers._is_for_containers(key)
     key.touch()
     key.chmod(0o640)
-    monkeypatch.setattr(lock, "READER", key.stat().st_gid)
+    monkeypatch.setattr(reader, "READER", key.stat().st_gid)
     for mode in (0o755, 0o750):
         tmp_path.chmod(mode)
         assert containers._is_for_containers(key) == (mode == 0o755)

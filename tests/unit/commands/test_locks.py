@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pwd
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import pytest
 from bundle_door.access import key_file
 from scripts.artefacts.workspace import Workspace
 from scripts.base import lock as locks
+from scripts.base import reader
 from scripts.base.disk import Item as Prunable
 from scripts.base.errors import UserError
 from scripts.base.lock import find_holder, hold_lock, private
@@ -64,13 +66,36 @@ def nobody_can_lock(*paths: Path) -> None:
         assert (intruded.returncode, intruded.stdout) == (0, f"{free}\n")
 
 
-def test_nobody_else_can_lock_what_commands_wait_for(open_to_others: Path) -> None:
+def test_nobody_else_can_lock_what_commands_wait_for(
+    open_to_others: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lock, off = open_to_others / "lock", open_to_others / "hands-off"
     lock.touch(0o644)  # as earlier ones were made
     with hold_lock(lock, lambda _: None), locks.hands_off(off):
         assert lock.read_text() == off.read_text().strip() == f"process {os.getpid()}"
     nobody_can_lock(lock, off)
-    assert private(off, container=off.stat().st_gid).stat().st_mode & 0o777 == 0o640
+    monkeypatch.setattr(reader, "READER", off.stat().st_gid)
+    assert private(off, for_containers=True).stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(
+    ("given", "number"),
+    [
+        ("{user}:100000:65536\n", 165531),
+        ("other:100000:65536\n{user}:200000:1000\n{user}:300000:65536\n", 364531),
+        ("{user}:100000:65000\n", None),
+        ("other:100000:65536\n", None),
+        ("nonsense", None),
+        (None, None),
+    ],
+)
+def test_a_rootless_engines_group_has_another_number(
+    given: str | None, number: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "GIVEN", file := tmp_path / "subgid")
+    if given:
+        file.write_text(given.format(user=pwd.getpwuid(os.getuid()).pw_name))
+    assert reader._find_in_rootless() == number
 
 
 def test_a_wait_for_another_command_has_an_end(tmp_path: Path) -> None:

@@ -93,13 +93,18 @@ def run_init(folder: Path, **stand_ins: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, cwd=folder, env=path, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize(("program", "says"), [("awk", "1"), ("stat", "65534")])
-def test_an_owner_who_is_another_in_containers_is_refused(
-    program: str, says: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("line", "owner"), [("0 1001 1", "0"), ("", "65532")])
+def test_a_rootless_engines_root_is_the_owner(line: str, owner: str, tmp_path: Path) -> None:
     for name in (*MOUNTED, "build"):
         (tmp_path / name).mkdir()
-    refused = run_init(tmp_path, **{"chown": "", "python3": "", "awk": "", program: says})
+    done = run_init(tmp_path, chown="$@", python3="", awk=line, stat="0")
+    assert f"{owner}:65532 build/key/admin.key\n" in done.stdout
+
+
+def test_an_owner_who_is_another_in_containers_is_refused(tmp_path: Path) -> None:
+    for name in (*MOUNTED, "build"):
+        (tmp_path / name).mkdir()
+    refused = run_init(tmp_path, chown="", python3="", awk="", stat="65534")
     assert refused.returncode == 1 and "who cannot own build/" in refused.stderr
     assert not list((tmp_path / "build").iterdir())
 
