@@ -86,10 +86,14 @@ def private(path: Path, for_containers: bool = False) -> Path:
     """Created if missing, and only for its owner, the group that shares the checkout, or that of
     containers: all who can open a file can lock it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(PermissionError):  # it is a colleague's, who has seen to it
+    try:
         path.touch(0o600)
         for_group = for_containers and may_read(path)
         path.chmod(0o660 if is_shared() else 0o640 if for_group else 0o600)
+    except PermissionError:
+        if not path.exists():
+            raise
+        # It is a colleague's, who has seen to it.
     return path
 
 

@@ -180,8 +180,7 @@ class LocalStack:
         if not known:
             return {}
         noted = RUN / known.side / keeper_notes.STATE
-        if noted.exists() and not os.access(noted, os.R_OK):
-            raise UserError("the server belongs to another user", "run it as that user")
+        _require_ours(noted)
         return keeper_notes.read(noted.parent)
 
     def alive(self, server: State | None = None) -> bool:
@@ -222,6 +221,7 @@ class LocalStack:
         """Writes the whole log, with what was set aside of it, and goes on where it is followed."""
         if not LOG.exists():
             raise UserError("there is no log of a local server yet", "start one: make up")
+        _require_ours(LOG)
         on = "-F" if follow else ""
         script = f'cat "$1"; exec tail -n +1 {on} "$2"'
         return subprocess.Popen(
@@ -231,6 +231,11 @@ class LocalStack:
             text=True,
             errors="replace",
         )
+
+
+def _require_ours(file: Path) -> None:
+    if file.exists() and not os.access(file, os.R_OK):
+        raise UserError("the server belongs to another user", "run it as that user")
 
 
 def require_plain_path() -> None:

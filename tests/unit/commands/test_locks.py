@@ -1,6 +1,7 @@
 """Who can hold up a command, or the keeper, and for how long."""
 
 import contextlib
+import errno
 import os
 import pwd
 import subprocess
@@ -76,6 +77,17 @@ def test_nobody_else_can_lock_what_commands_wait_for(
     nobody_can_lock(lock, off)
     monkeypatch.setattr(reader, "READER", off.stat().st_gid)
     assert private(off, for_containers=True).stat().st_mode & 0o777 == 0o640
+
+
+def test_a_lock_in_a_folder_of_others_is_refused_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, _: int) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "touch", refuse)
+    with pytest.raises(PermissionError), hold_lock(tmp_path / "lock", lambda _: None):
+        pass
 
 
 @pytest.mark.parametrize(
