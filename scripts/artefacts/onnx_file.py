@@ -47,6 +47,8 @@ def save(
 
 def trace_to_file(module: torch.nn.Module, name: str, example: torch.Tensor, path: Path) -> None:
     """By the exporter before, for what the new one cannot do; of any batch."""
+    # It prints the whole graph that it refuses, whatever `verbose` says.
+    torch._C._jit_onnx_log = lambda *_: None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(

@@ -13,6 +13,7 @@ import torch
 from bundle_serving.scores import softmax
 from scripts.artefacts.exporting import call, unless_it_fits
 from scripts.artefacts.manifest import Foreign, Manifest, why_export
+from scripts.artefacts.onnx_file import trace_to_file
 from scripts.base.errors import UserError
 from scripts.steps import adopt
 from tests.project import picture
@@ -99,3 +100,18 @@ def test_options_that_contradict_a_foreign_network(foreign: Path, tmp_path: Path
     with pytest.raises(UserError, match=r"float .dynamic, 3, 96, 96., and pictures of 64x64"):
         adopted(foreign, tmp_path / "onnx", crop=64)
     assert not (tmp_path / "onnx").exists()
+
+
+def test_pytorch_does_not_print_what_it_cannot_export(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One line says why; the graph would be the rest of the screen."""
+
+    class Bessel(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            return torch.special.bessel_j0(pixels).mean((2, 3))
+
+    example = torch.zeros(2, 3, 8, 8)
+    with pytest.raises(Exception, match="bessel_j0"):
+        trace_to_file(torch.jit.trace(Bessel(), example), "pixels", example, tmp_path / "network")
+    assert capfd.readouterr().out == ""
