@@ -144,10 +144,11 @@ class DockerStack:
         return self.images.hash_server(self.other_layers)
 
     def start(self, wanted: State) -> None:
+        # What make started has been stopped; Compose alone may have started some, of any project.
         self.compose.take_down(
             each
             for each in self.compose.list_started_here()
-            if each.labels[PROJECT] != self.project and each.labels[SERVICE] not in list_staying()
+            if each.labels[SERVICE] not in list_staying()
         )
         ports.require_free(self._settings.bind, self._settings.ports, by_engine=True)
         self._hand_over_keys()

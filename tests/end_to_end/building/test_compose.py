@@ -216,6 +216,14 @@ def test_make_goes_on_with_what_compose_made_and_compose_with_what_make_did(
     assert alone.compose("down").returncode == 0 and of_checkout(alone.path) == []
     assert alone.compose("up", "--wait").returncode == 0
     answers(project)
+    assert "cpu server stopped" in project.made("down")
+    assert of_checkout(alone.path) == []
+
+    # Compose starts it under the name that make has written.
+    started = alone.compose("up", "--wait", **project.settings)
+    assert started.returncode == 0, started.stderr
+    assert "version 1" in project.made("up")
+    answers(project)
     project.path = alone.path.rename(alone.path.with_name("moved"))
     assert "cpu server stopped" in project.made("down")
     project.path = project.path.rename(alone.path)
