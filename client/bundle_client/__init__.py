@@ -26,7 +26,7 @@
 
 from importlib import import_module
 
-__version__ = "1.6.1"  # compose.yaml and compose.gpu.yaml say it too, on the images
+__version__ = "1.7.0"  # compose.yaml and compose.gpu.yaml say it too, on the images
 
 # Read by type checkers; typing itself would take longer to import than all of this.
 TYPE_CHECKING = False
