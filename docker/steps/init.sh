@@ -6,15 +6,17 @@ set -eu
 nobody=65532
 key=build/key/admin.key certificate=build/tls/key.pem hands=build/key/hands-off
 user=$(stat -c %u docker) group=$(stat -c %g docker)
-# To an engine with userns-remap the owner is nobody: what other users make here would not be the owner's.
+# To an engine with userns-remap, or another user's rootless one, the owner is nobody: what users of containers make here would not
+# be the owner's.
 [ "$user" != 65534 ] || {
-    echo "error: Docker gives containers other users here (userns-remap), who cannot own build/;" \
+    echo "error: Docker gives containers other users here (userns-remap, or a rootless engine of another user), who cannot own build/;" \
         "serve without containers: make up FLAVOUR=local" >&2
     exit 1
 }
 # To a rootless engine the owner is root, who may do no more here than on the machine: that is one line of this.
 rootless=$(awk 'NR == 1 && $3 == 1' /proc/self/uid_map)
 [ "$user" != 0 ] || [ -n "$rootless" ] || user=$nobody group=$nobody
+
 # Of a clone made with umask 077: the other steps begin as a root that may read no other user's files. make sees to it.
 # What its Python keeps in __pycache__ while it does so is not needed.
 set -- docker extensions kinds model_repository requirements scripts serving

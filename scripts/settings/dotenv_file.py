@@ -131,10 +131,8 @@ def project_name(environment: Mapping[str, str] = os.environ, dotenv: Path = DOT
 
 def name_by_make(dotenv: Path = DOTENV) -> str | None:
     """The name under which make started what runs, if the user chose none."""
-    text = _read_text(dotenv)
-    return (
-        read(dotenv).get(NAME) if re.search(f"^{NAME}=.*{BY_MAKE}$", text, re.MULTILINE) else None
-    )
+    found = re.search(f"^{NAME}=(.*){BY_MAKE}$", _read_text(dotenv), re.MULTILINE)
+    return found[1] if found else None
 
 
 def folder_name() -> str:
