@@ -31,6 +31,7 @@ from extensions.kubernetes.tests.cluster import (
     kubeconfig,
     running,
 )
+from scripts.stacks.images import find_digest
 from tests.project import run, wait_until
 from tests.surroundings import machines
 
@@ -247,16 +248,18 @@ class Nodes:
     nodes: list[Node]
 
     def load(self, image: str) -> None:
-        """From the engine of this machine to each node."""
+        """From the engine of this machine to each node. Where the engine keeps its images in
+        containerd, one has a digest before it is pushed, and is named by that in a cluster."""
+        exact = find_digest(image)
         for node in self.nodes:
+            images = [*node.inside, "ctr", f"--address={node.socket}", "--namespace=k8s.io"]
+            images += ["images"]
             with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as saved:
-                command = [*node.inside, "ctr", f"--address={node.socket}", "--namespace=k8s.io"]
-                subprocess.run(
-                    [*command, "images", "import", "-"],
-                    stdin=saved.stdout,
-                    check=True,
-                    capture_output=True,
-                )
+                command = [*images, "import", "-"]
+                subprocess.run(command, stdin=saved.stdout, check=True, capture_output=True)
+            if exact:
+                named = f"{image.rpartition(':')[0]}@{exact}"
+                subprocess.run([*images, "tag", image, named], check=True, capture_output=True)
 
 
 def make_volume(cluster: Cluster, folder: Path, namespace: str, claim: str) -> None:
