@@ -252,14 +252,13 @@ class Nodes:
         containerd, one has a digest before it is pushed, and is named by that in a cluster."""
         exact = find_digest(image)
         for node in self.nodes:
-            images = [*node.inside, "ctr", f"--address={node.socket}", "--namespace=k8s.io"]
-            images += ["images"]
+            ctr = [*node.inside, "ctr", f"--address={node.socket}", "--namespace=k8s.io", "images"]
             with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as saved:
-                command = [*images, "import", "-"]
+                command = [*ctr, "import", "-"]
                 subprocess.run(command, stdin=saved.stdout, check=True, capture_output=True)
             if exact:
                 named = f"{image.rpartition(':')[0]}@{exact}"
-                subprocess.run([*images, "tag", image, named], check=True, capture_output=True)
+                subprocess.run([*ctr, "tag", image, named], check=True, capture_output=True)
 
 
 def make_volume(cluster: Cluster, folder: Path, namespace: str, claim: str) -> None:
